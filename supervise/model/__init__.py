@@ -1,0 +1,1 @@
+"""All nouns of supervise: frozen values, standard library only, no input or output."""

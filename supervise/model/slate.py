@@ -1,0 +1,208 @@
+"""The words of the clean slate: reading, finding, ownership, action, verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from supervise.model.process import HostId, Process, ProcessId
+
+
+class Ownership(StrEnum):
+    """Whose a finding is. Only OURS and STALE are ever acted upon."""
+
+    OURS = "ours"
+    STALE = "stale"
+    LIVE = "live"
+    FOREIGN = "foreign"
+    PROTECTED = "protected"
+    UNKNOWN = "unknown"
+
+
+class Verdict(StrEnum):
+    """What a second look found after an action. UNKNOWN never counts as clean."""
+
+    GONE = "gone"
+    REMAINS = "remains"
+    UNKNOWN = "unknown"
+
+
+class FileId(NamedTuple):
+    """Identity of a file: device and inode. A name proves nothing (FIELD.md A4, the semaphore trap)."""
+
+    dev: int
+    ino: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One name in /dev/shm. `users` are pids that map or hold it; `users_known` is False if any process hid its maps."""
+
+    name: str
+    file: FileId
+    size: int
+    uid: int
+    age_s: float
+    users: tuple[int, ...] = ()
+    users_known: bool = True
+
+
+class PortState(StrEnum):
+    """Result of binding without SO_REUSEADDR, the only test that sees bound but not yet listening sockets."""
+
+    FREE = "free"
+    HELD = "held"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class PortReading:
+    """One look at one needed port. `holders` may be empty although the port is held: bound, not listening."""
+
+    number: int
+    host: str
+    state: PortState
+    holders: tuple[ProcessId, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One look at one GPU through NVML. Bytes; `holders` maps pid to bytes, None where the driver does not say."""
+
+    index: int
+    uuid: str
+    name: str
+    total: int
+    free: int
+    holders: tuple[tuple[int, int | None], ...] = ()
+
+
+class GpuStatus(StrEnum):
+    """Whether GPUs could be read at all."""
+
+    ABSENT = "absent"
+    READ = "read"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """All GPUs of one reading. FAILED carries the driver's words in `error` and is never clean."""
+
+    status: GpuStatus
+    devices: tuple[GpuReading, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What an earlier attempt of some run wrote down about itself: who supervised it, whom it launched."""
+
+    run: str
+    attempt: int
+    marker_id: str
+    host: HostId
+    supervisor: ProcessId | None
+    keeper: ProcessId | None
+    leader: ProcessId | None
+    segments: tuple[FileId, ...] = ()
+    runtime_dir: str | None = None
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One reading of the host. `lineage` holds ourselves and all our ancestors: never touched, whatever they match."""
+
+    host: HostId
+    uid: int
+    lineage: frozenset[int]
+    processes: dict[int, Process]
+    records: tuple[Record, ...] = ()
+    ports: tuple[PortReading, ...] = ()
+    gpus: Gpus = Gpus(GpuStatus.ABSENT)
+    segments: tuple[Segment, ...] = ()
+    ages_s: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EndProcesses:
+    """End these processes by the one stop path."""
+
+    targets: tuple[ProcessId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unlink:
+    """Remove this name from /dev/shm if it still is this very file and nobody uses it."""
+
+    name: str
+    file: FileId
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTree:
+    """Remove a private runtime directory of an ended attempt of ours."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Nothing to do but wait: somebody else is already ending it (a keeper, the kernel, the driver)."""
+
+    why: str
+
+
+Action = EndProcesses | Unlink | RemoveTree | Await
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that dirties the slate.
+
+    `subject` names it ("pid 4711 VLLM::EngineCore"), `evidence` says how we know whose it is. A finding without an
+    `action` is an obstacle if it is `blocking`, else a remark; `remedy` is the exact option or command that resolves it.
+    """
+
+    kind: str
+    subject: str
+    ownership: Ownership
+    evidence: tuple[str, ...]
+    action: Action | None = None
+    blocking: bool = True
+    remedy: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes two findings of two snapshots the same."""
+        return (self.kind, self.subject)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finding with what was done about it and what a second look found."""
+
+    finding: Finding
+    verdict: Verdict
+    did: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlateResult:
+    """The slate, judged. `checks` are the sentences of what was verified; `obstacles` is empty if and only if clean."""
+
+    run: str
+    outcomes: tuple[Outcome, ...]
+    obstacles: tuple[Finding, ...]
+    remarks: tuple[Finding, ...]
+    checks: tuple[str, ...]
+    seconds: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether a launch may follow."""
+        return not self.obstacles
