@@ -12,7 +12,9 @@ class Line:
     """One line of a server's log, taken apart.
 
     `number` counts from 1 in the attempt's log; lines end at LF or CR. `process` is the name in the prefix
-    ("Worker_TP0", "EngineCore", "TP0"), None without one; `text` is the line without prefix and ANSI codes.
+    ("Worker_TP0", "EngineCore", "TP0"), None without one; `raw` is the whole line and `text` the line without its
+    prefix, both without escape sequences and control characters: safe to print. `record` is True if a logger's prefix
+    began the line.
     """
 
     number: int
@@ -22,10 +24,34 @@ class Line:
     pid: int | None = None
     level: str | None = None
     source: str | None = None
+    record: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Traceback:
+    """One block of a Python traceback, complete up to the line that names the exception.
+
+    `header` is what its process said right before ("WorkerProc failed to start."), None if nothing; `frames` are the
+    last lines between the first and the exception. `process` is the one that raised, as far as prefixes and header
+    tell. `chain` counts the blocks of a chain from 0: the first one is what went wrong, the later ones are what that
+    led to.
+    """
+
+    exception: Line
+    first: int
+    header: Line | None = None
+    frames: tuple[Line, ...] = ()
+    process: str | None = None
+    pid: int | None = None
+    chain: int = 0
 
 
 class Role(StrEnum):
-    """What a match says: the cause itself, an echo of it, a proof for it, or background."""
+    """What a match says.
+
+    ROOT is a cause. CASCADE is an echo of a cause that was printed elsewhere and is never reported as one. CONFIRMATION
+    is an echo that quotes its cause, good where the cause itself is missing. CONTEXT is worth quoting, not more.
+    """
 
     ROOT = "root"
     CASCADE = "cascade"
@@ -44,7 +70,13 @@ class FailureClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A known failure, as data. `literals` are cheap substrings of which at least one is in every matching line."""
+    """A known failure, as data (profiles/signatures/*.toml).
+
+    `literals` are cheap substrings of which at least one is in every matching line; `pattern` is searched in a line's
+    text. `fatal` is True if a server cannot go on after it. `phase` is the phase that the failure belongs to, None for
+    any. `meaning` and `advice` may use named groups of the pattern as {name}. `match` and `nomatch` are lines as they
+    stand in a log.
+    """
 
     id: str
     role: Role
@@ -77,6 +109,16 @@ class SignatureSet:
 
     signatures: tuple[Signature, ...] = ()
     traps: tuple[Trap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fatal:
+    """A live server's log says that it cannot go on: `line` with its `text`, and what is known about it."""
+
+    line: Line
+    text: str
+    signature: str | None = None
+    meaning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SlateResult:
-    """The slate, judged. `checks` are the sentences of what was verified; `obstacles` is empty if and only if clean."""
+    """The slate, judged. `checks` are the sentences of what was verified; `obstacles` is empty if and only if clean.
+
+    `gpus` is the last reading: what memory the launch began with.
+    """
 
     run: str
     outcomes: tuple[Outcome, ...]
@@ -201,6 +204,7 @@ class SlateResult:
     remarks: tuple[Finding, ...]
     checks: tuple[str, ...]
     seconds: float
+    gpus: Gpus = Gpus(GpuStatus.ABSENT)
 
     @property
     def clean(self) -> bool:

@@ -1,0 +1,5 @@
+"""`python -m supervise`."""
+
+from supervise.cli import main
+
+main()

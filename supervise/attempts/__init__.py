@@ -1,0 +1,1 @@
+"""What is kept of every attempt: its record, its one log, its outcome."""

@@ -1,0 +1,161 @@
+"""An attempt's log: followed while the server writes it, bounded without touching the writer, losing no byte.
+
+Nobody stands between the server and its file. When the file outgrows its limit, its oldest blocks are copied into a
+compressed archive beside it and then collapsed out of the file (fallocate(2)), or punched out where the file system
+cannot collapse. Reader and bounder are one object because collapsing moves every offset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from supervise.host import files, kernel
+
+_READ = 1024 * 1024
+_STEP = 8 * 1024 * 1024
+_BLOCK = 4096
+_RETRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """At most `limit` bytes of log stay uncompressed; what goes into the archive is counted in `_STEP` pieces."""
+
+    limit: int = 512 * 1024 * 1024
+
+
+class LogFile:
+    """The log of a running attempt, read from its beginning.
+
+    Args:
+        path: the log; it exists.
+        bound: how large it may grow.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: str, bound: Bound | None = None) -> None:
+        self._path = path
+        self._bound = bound or Bound()
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._offset = 0
+        self._trimmed = 0
+        self._punched = 0
+        self._archive = f"{path}.gz"
+        self._collapses = True
+        self._refused = False
+
+    def read(self) -> bytes:
+        """The next bytes that the server wrote, at most 1 MiB; empty when there are none."""
+        data = os.pread(self._fd, _READ, self._offset)
+        self._offset += len(data)
+        return data
+
+    def trim(self) -> bool:
+        """Take one step towards the bound, if it is exceeded and the bytes have been read; True if one was taken.
+
+        Where that fails (full disk, no such operation) the log stays as it is, whole, and grows.
+        """
+        start = 0 if self._collapses else self._punched
+        step = min(_STEP, max(_BLOCK, self._bound.limit // 4)) // _BLOCK * _BLOCK
+        size = os.fstat(self._fd).st_size - start
+        if self._refused or size <= self._bound.limit or self._offset < start + step + _BLOCK:
+            return False
+        archived = os.path.getsize(self._archive) if os.path.exists(self._archive) else 0
+        try:
+            self._copy_out(start, step)
+            self._remove(start, step)
+        except OSError:
+            self._refused = True
+            with contextlib.suppress(OSError):
+                os.truncate(self._archive, archived)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+    def _copy_out(self, start: int, step: int) -> None:
+        """Append one gzip member, synced before the original goes: a crash in between doubles bytes, loses none."""
+        with open(self._archive, "ab") as archive:
+            archive.write(gzip.compress(os.pread(self._fd, step, start), compresslevel=1))
+            archive.flush()
+            os.fsync(archive.fileno())
+
+    def _remove(self, start: int, step: int) -> None:
+        if not self._collapses:
+            kernel.fallocate(self._fd, kernel.FALLOC_FL_PUNCH_HOLE | kernel.FALLOC_FL_KEEP_SIZE, start, step)
+            self._punched += step
+            self._publish(start=self._punched, moved=0)
+            return
+        try:
+            self._publish(start=0, moved=self._trimmed, moving=True)
+            kernel.fallocate(self._fd, kernel.FALLOC_FL_COLLAPSE_RANGE, start, step)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            self._collapses = False
+            self._remove(start, step)
+            return
+        self._offset -= step
+        self._trimmed += step
+        self._publish(start=0, moved=self._trimmed)
+
+    def _publish(self, *, start: int, moved: int, moving: bool = False) -> None:
+        """Tell readers of other processes where the log's bytes are now: see `follow`."""
+        files.write_json(f"{self._path}.map", {"version": 1, "start": start, "moved": moved, "moving": moving})
+
+
+class Follower:
+    """Reads a whole log, its archive first, that another supervise may be bounding at the same time.
+
+    Args:
+        path: the log.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        start, moved, _ = self._map()
+        self._position = start + moved
+
+    def archived(self) -> Iterator[bytes]:
+        """The part of the log that was in its archive when it was opened."""
+        left = self._position
+        if not left:
+            return
+        with gzip.open(f"{self._path}.gz") as archive:
+            while left and (piece := archive.read(min(_READ, left))):
+                left -= len(piece)
+                yield piece
+
+    def read(self) -> bytes:
+        """The next bytes, empty when there are none; offsets that moved between two looks are read again."""
+        for _ in range(_RETRIES):
+            before = self._map()
+            start, moved, moving = before
+            self._position = max(self._position, start + moved)
+            data = os.pread(self._fd, _READ, self._position - moved)
+            if not moving and self._map() == before:
+                self._position += len(data)
+                return data
+        return b""
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+    def _map(self) -> tuple[int, int, bool]:
+        """First byte kept in the file, bytes collapsed out of it, and whether that is being changed right now."""
+        state = files.read_json(f"{self._path}.map") or {}
+        return int(state.get("start", 0)), int(state.get("moved", 0)), bool(state.get("moving", False))

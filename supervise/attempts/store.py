@@ -1,0 +1,271 @@
+"""The store of runs and attempts on disk. Every write is atomic, every JSON file carries a `version`.
+
+<root>/<run>/lock                    held by supervise and by its keeper for as long as a group may exist
+<root>/<run>/sequence                number of the newest attempt: numbering survives pruning and restarts
+<root>/<run>/run.json                live state
+<root>/<run>/events.jsonl            what happened, one object per line
+<root>/<run>/latest                  link to the newest attempt
+<root>/<run>/attempts/0007/          server.log, attempt.json, outcome.json, slate.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from supervise.attempts.pruning import Kept, Pruning, to_remove
+from supervise.host import files
+from supervise.model.process import HostId, ProcessId
+from supervise.model.slate import FileId, Record
+
+VERSION = 1
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_EVENTS_LIMIT = 4 * 1024 * 1024
+
+
+class StoreError(Exception):
+    """The state directory cannot be used; the text says which path and what to do."""
+
+
+def default_root(env: Mapping[str, str]) -> str:
+    """Where runs are kept: systemd's $STATE_DIRECTORY, else supervise/ in $XDG_STATE_HOME or ~/.local/state."""
+    if state := env.get("STATE_DIRECTORY"):
+        return state.split(":", maxsplit=1)[0]
+    base = env.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "supervise")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt's directory."""
+
+    run: str
+    number: int
+    path: str
+
+    @property
+    def log(self) -> str:
+        """The one file that the server writes its output to."""
+        return os.path.join(self.path, "server.log")
+
+    def write(self, name: str, value: dict[str, Any]) -> None:
+        """Write `attempt`, `outcome` or `slate` (.json), atomically."""
+        files.write_json(os.path.join(self.path, f"{name}.json"), {"version": VERSION, **value})
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """Read it back; None if missing or damaged."""
+        return files.read_json(os.path.join(self.path, f"{name}.json"))
+
+
+class Run:
+    """One named run's directory."""
+
+    def __init__(self, root: str, name: str) -> None:
+        self.name = name
+        self.path = os.path.join(root, name)
+
+    def create(self) -> None:
+        """Make the directory, private to its owner.
+
+        Raises:
+            StoreError: it cannot be made or written.
+        """
+        if not _RUN_NAME.fullmatch(self.name):
+            raise StoreError(f"run name {self.name!r}: use 1 to 80 of the characters A-Z a-z 0-9 . _ -")
+        try:
+            os.makedirs(os.path.join(self.path, "attempts"), mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"state directory {self.path}: {error.strerror}; set XDG_STATE_HOME to a writable place"
+            ) from None
+
+    def lock(self) -> int | None:
+        """Take the run's lock without waiting: one group per run, ever.
+
+        The lock belongs to the open file, so that a keeper which inherits the descriptor holds it on after our death
+        (flock(2)).
+
+        Returns:
+            The descriptor to keep open, None if somebody else holds it.
+
+        Raises:
+            StoreError: the lock file cannot be opened.
+        """
+        try:
+            fd = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(f"lock file in {self.path}: {error.strerror}") from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return fd
+
+    def open_attempt(self) -> Attempt:
+        """Begin the next attempt: its directory, its empty log, and the `latest` link. Call it with the lock held.
+
+        Raises:
+            StoreError: the disk is full or the directory not writable; nothing half-made counts as an attempt.
+        """
+        try:
+            number = max([self._sequence(), *self.numbers()], default=0) + 1
+            files.write_atomic(os.path.join(self.path, "sequence"), f"{number}\n")
+            attempt = self.attempt(number)
+            os.mkdir(attempt.path, 0o700)
+            os.close(os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            self._point_latest_to(number)
+        except OSError as error:
+            raise StoreError(f"cannot begin an attempt in {self.path}: {error.strerror}") from None
+        return attempt
+
+    def attempt(self, number: int) -> Attempt:
+        """The attempt of that number, whether or not it exists."""
+        return Attempt(self.name, number, os.path.join(self.path, "attempts", f"{number:04d}"))
+
+    def numbers(self) -> list[int]:
+        """Numbers of all attempts still kept, ascending."""
+        try:
+            names = os.listdir(os.path.join(self.path, "attempts"))
+        except OSError:
+            return []
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def latest(self) -> Attempt | None:
+        """The newest attempt, None before the first."""
+        numbers = self.numbers()
+        return self.attempt(numbers[-1]) if numbers else None
+
+    def close_attempt(self, attempt: Attempt, outcome: dict[str, Any]) -> None:
+        """Write an attempt's outcome; `failed` in it decides whether it begins a streak of failures.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        before = [number for number in self.numbers() if number < attempt.number]
+        previous = self.attempt(before[-1]).read("outcome") if before else None
+        first = bool(outcome["failed"]) and not (previous or {}).get("failed", False)
+        attempt.write("outcome", {**outcome, "first_failure": first})
+
+    def write_state(self, state: dict[str, Any]) -> None:
+        """Publish the live state for `status`, `stop` and the next start."""
+        files.write_json(os.path.join(self.path, "run.json"), {"version": VERSION, **state})
+
+    def read_state(self) -> dict[str, Any] | None:
+        """The live state; None if missing or damaged."""
+        return files.read_json(os.path.join(self.path, "run.json"))
+
+    def append_event(self, event: dict[str, Any]) -> None:
+        """Add one line to events.jsonl; a history that cannot be written never stops a server."""
+        path = os.path.join(self.path, "events.jsonl")
+        line = json.dumps({"version": VERSION, "time": round(time.time(), 3), **event}) + "\n"
+        with contextlib.suppress(OSError):
+            if os.path.exists(path) and os.path.getsize(path) > _EVENTS_LIMIT:
+                os.replace(path, f"{path}.1")
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(line)
+
+    def prune(self, pruning: Pruning, *, running: int) -> list[int]:
+        """Remove old attempts beyond the limits; returns the numbers removed."""
+        kept = [_weigh(self.attempt(number)) for number in self.numbers()]
+        doomed = to_remove(kept, pruning, running=running)
+        for number in doomed:
+            _remove_attempt(self.attempt(number).path)
+        return doomed
+
+    def _sequence(self) -> int:
+        try:
+            with open(os.path.join(self.path, "sequence"), encoding="ascii") as file:
+                return int(file.read())
+        except (OSError, ValueError):
+            return 0
+
+    def _point_latest_to(self, number: int) -> None:
+        link = os.path.join(self.path, "latest")
+        temporary = f"{link}.{os.getpid()}.tmp"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        os.symlink(os.path.join("attempts", f"{number:04d}"), temporary)
+        os.replace(temporary, link)
+
+
+class Store:
+    """All runs of one state directory."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def run(self, name: str) -> Run:
+        """The run of that name, whether or not it exists."""
+        return Run(self.root, name)
+
+    def runs(self) -> list[Run]:
+        """All runs there are, by name."""
+        try:
+            names = sorted(os.listdir(self.root))
+        except OSError:
+            return []
+        return [Run(self.root, name) for name in names if os.path.isdir(os.path.join(self.root, name, "attempts"))]
+
+    def records(self) -> tuple[Record, ...]:
+        """What all attempts without a verified end wrote down about themselves, of every run."""
+        found = []
+        for run in self.runs():
+            for number in run.numbers():
+                attempt = run.attempt(number)
+                if (outcome := attempt.read("outcome")) and outcome.get("verified"):
+                    continue
+                if record := _record(run.name, number, attempt.read("attempt")):
+                    found.append(record)
+        return tuple(found)
+
+
+def _record(run: str, number: int, data: dict[str, Any] | None) -> Record | None:
+    """A record from attempt.json; a damaged one proves nothing and is passed over."""
+    try:
+        return (
+            None
+            if data is None
+            else Record(
+                run=run,
+                attempt=number,
+                marker_id=str(data["id"]),
+                host=HostId(str(data["host"]["boot_id"]), int(data["host"]["pid_namespace"])),
+                supervisor=_process_id(data.get("supervisor")),
+                keeper=_process_id(data.get("keeper")),
+                leader=_process_id(data.get("leader")),
+                segments=tuple(FileId(int(dev), int(ino)) for dev, ino in data.get("segments", ())),
+                runtime_dir=data.get("runtime_dir"),
+            )
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _process_id(data: Any) -> ProcessId | None:
+    return ProcessId(int(data["pid"]), int(data["ticks"])) if data else None
+
+
+def _weigh(attempt: Attempt) -> Kept:
+    outcome = attempt.read("outcome")
+    size = 0
+    with contextlib.suppress(OSError):
+        size = sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in os.scandir(attempt.path))
+    return Kept(attempt.number, size, first_failure=bool(outcome and outcome.get("first_failure")))
+
+
+def _remove_attempt(path: str) -> None:
+    """Rename first, so that a half-removed attempt is never taken for one."""
+    import shutil
+
+    grave = os.path.join(os.path.dirname(path), f".removed-{os.path.basename(path)}")
+    with contextlib.suppress(OSError):
+        os.rename(path, grave)
+        shutil.rmtree(grave, ignore_errors=True)

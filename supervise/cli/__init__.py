@@ -1,0 +1,96 @@
+"""The entry point: which way a command line goes, and the exit status in the end.
+
+`supervise [OPTIONS] COMMAND…` is `supervise run [OPTIONS] COMMAND…`. Without options there is nothing to parse, and the
+launch does not pay for a parser.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from supervise.model.exits import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from supervise.lifecycle import Done
+    from supervise.runner import Options
+
+VERBS = ("run", "clean", "status", "logs", "stop", "profiles", "demo")
+_OWN_FLAGS = ("--help", "-h", "--version")
+
+
+def main() -> NoReturn:
+    """Entry point of the `supervise` command; never returns."""
+    argv = sys.argv[1:]
+    if not argv or argv[0] in VERBS or argv[0] in _OWN_FLAGS:
+        _guarded(lambda: _parser()(argv or ["--help"], prog_name="supervise"))
+    elif argv[0].startswith("-"):
+        _guarded(lambda: _parser()(["run", *argv], prog_name="supervise"))
+    else:
+        _guarded(lambda: run(argv, None))
+    sys.exit(Exit.OK)
+
+
+def _guarded(action: Callable[[], object]) -> None:
+    """One clear line instead of a traceback for everything that users can bring about."""
+    from supervise.attempts.store import StoreError
+    from supervise.profiles.errors import ProfileError
+    from supervise.runner.launch import NotExecutableError
+
+    try:
+        action()
+    except NotExecutableError as error:
+        _fail(error.status, f"{error.text}{_suggestion(error.program)}")
+    except ProfileError as error:
+        _fail(Exit.USAGE, str(error))
+    except StoreError as error:
+        _fail(Exit.INTERNAL, str(error))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.OK)
+    except OSError as error:
+        _fail(Exit.INTERNAL, f"{error.filename or 'system call'}: {error.strerror}")
+
+
+def run(command: list[str], options: Options | None) -> None:
+    """Run a server under supervision, then leave with its status."""
+    from supervise import runner
+    from supervise.attempts.store import Store, default_root
+    from supervise.report.console import for_stream
+
+    done = runner.run(command, options or runner.Options(), Store(default_root(os.environ)), for_stream())
+    _leave(done)
+
+
+def _leave(done: Done) -> NoReturn:
+    """Exit so that the caller sees the truth: die of the signal that stopped us, as PID 1 report it as 128+n."""
+    import resource
+    import signal
+
+    if done.reraise is not None and os.getpid() != 1:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        signal.signal(done.reraise, signal.SIG_DFL)
+        os.kill(os.getpid(), done.reraise)
+    sys.exit(int(done.status))
+
+
+def _fail(status: int, text: str) -> NoReturn:
+    print(f"supervise: {text}", file=sys.stderr)  # noqa: T201 - the last word, when there is no console
+    sys.exit(int(status))
+
+
+def _suggestion(program: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(program, VERBS, n=1)
+    return f"; did you mean `supervise {close[0]}`?" if close else ""
+
+
+def _parser() -> Callable[..., object]:
+    """The parser, built when there is something to parse."""
+    from supervise.cli.options import app
+
+    return app

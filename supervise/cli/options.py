@@ -1,0 +1,180 @@
+"""Verbs and their options, declared once. The only file that knows typer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from supervise import __version__
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Put it in front of `vllm serve` or `sglang serve`. `supervise [OPTIONS] COMMAND…` is `supervise run` with them.",
+    epilog="Exit status: the server's own; 90 not ready in time; 91 ended by itself with 0; 92 hung; 93 deterministic "
+    "failure; 94 slate not clean, nothing launched; 95 something survived; 125 supervise itself failed; 126, 127 "
+    "cannot execute, not found.",
+)
+
+_PASS_ON = {"allow_interspersed_args": False}
+
+Command = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="COMMAND…", help="The server's command line; everything after its first word is passed on untouched."
+    ),
+]
+MaybeCommand = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[COMMAND…]",
+        help="The command line that would be run; the program need not exist. Without it: every run that is not live.",
+    ),
+]
+MaybeRun = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="Name of the run; may be left out if there is only one.")
+]
+Name = Annotated[str | None, typer.Option("--name", metavar="RUN", help="Name of the run. Default: <profile>-<port>.")]
+ProfileName = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="Engine profile. Default: told from the command line.")
+]
+Grace = Annotated[
+    float | None,
+    typer.Option(
+        "--grace", metavar="SECONDS", min=0, help="From SIGTERM until the whole group is told. Default: the profile's."
+    ),
+]
+ReadyTimeout = Annotated[
+    float,
+    typer.Option("--ready-timeout", metavar="SECONDS", min=1, help="Not ready by then: the group is ended, exit 90."),
+]
+SlateTimeout = Annotated[
+    float,
+    typer.Option(
+        "--slate-timeout", metavar="SECONDS", min=0, help="How long leftovers may take to go away, exit 94 after it."
+    ),
+]
+KeepAttempts = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="Attempts of this run to keep.")]
+KeepBytes = Annotated[
+    int,
+    typer.Option(
+        "--keep-mib", metavar="MIB", min=1, help="Disk space that the attempts of this run may take together."
+    ),
+]
+LogLimit = Annotated[
+    int,
+    typer.Option("--log-mib", metavar="MIB", min=1, help="Log kept as it is; what is older is compressed beside it."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.callback(invoke_without_command=True)
+def _own(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"supervise {__version__}")
+        raise typer.Exit
+
+
+@app.command("run", context_settings=_PASS_ON)
+def _run(
+    command: Command,
+    name: Name = None,
+    profile: ProfileName = None,
+    grace: Grace = None,
+    ready_timeout: ReadyTimeout = 3600.0,
+    slate_timeout: SlateTimeout = 100.0,
+    keep: KeepAttempts = 50,
+    keep_mib: KeepBytes = 10240,
+    log_mib: LogLimit = 512,
+) -> None:
+    """Clean slate, launch, watch, name the first cause, end verified."""
+    from supervise.attempts.log import Bound
+    from supervise.attempts.pruning import Pruning
+    from supervise.cli import run
+    from supervise.runner import Options
+
+    options = Options(
+        name=name,
+        profile=profile,
+        grace_s=grace,
+        ready_timeout_s=ready_timeout,
+        slate_timeout_s=slate_timeout,
+        pruning=Pruning(keep, keep_mib * 2**20),
+        bound=Bound(log_mib * 2**20),
+    )
+    run(command, options)
+
+
+@app.command("clean", context_settings=_PASS_ON)
+def _clean(
+    command: MaybeCommand = None,
+    name: Name = None,
+    profile: ProfileName = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")] = False,
+    slate_timeout: SlateTimeout = 100.0,
+    json: AsJson = False,
+) -> None:
+    """The clean slate alone: exit 0 clean, 94 not."""
+    from supervise.runner import Options
+    from supervise.verbs.clean import clean
+
+    options = Options(name=name, profile=profile, slate_timeout_s=slate_timeout)
+    raise typer.Exit(clean(command or [], options, dry_run=dry_run, as_json=json))
+
+
+@app.command("status")
+def _status(run: MaybeRun = None, json: AsJson = False) -> None:
+    """What runs, since when, in which phase. With RUN: exit 0 if it runs, 3 if not."""
+    from supervise.verbs.status import status
+
+    raise typer.Exit(status(run, as_json=json))
+
+
+@app.command("logs")
+def _logs(
+    run: MaybeRun = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on as the server writes, until its attempt is over.")
+    ] = False,
+    attempt: Annotated[int | None, typer.Option("--attempt", metavar="N", min=1, help="Default: the newest.")] = None,
+) -> None:
+    """An attempt's log, byte for byte, on standard output."""
+    from supervise.verbs.logs import logs
+
+    raise typer.Exit(logs(run, attempt, follow=follow))
+
+
+@app.command("stop")
+def _stop(
+    run: MaybeRun = None,
+    now: Annotated[bool, typer.Option("--now", help="Skip the grace: SIGKILL to what is left.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait for the verified end.")
+    ] = 120.0,
+) -> None:
+    """Stop a run and wait until its group is verified gone: exit 0 then, 95 if something survived."""
+    from supervise.verbs.stop import stop
+
+    raise typer.Exit(stop(run, now=now, timeout_s=timeout))
+
+
+@app.command("profiles")
+def _profiles(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None) -> None:
+    """The engines that supervise knows; with NAME, where its profile is and what it says."""
+    from supervise.verbs.profiles import profiles
+
+    raise typer.Exit(profiles(name))
+
+
+@app.command("demo")
+def _demo() -> None:
+    """See it work within 30 seconds, on a machine with neither GPU nor engine."""
+    from supervise.verbs.demo import demo
+
+    raise typer.Exit(demo())

@@ -1,0 +1,1 @@
+"""One door to each outside thing: own names, own errors."""

@@ -1,0 +1,195 @@
+"""What people read while it happens: one line per fact on standard error, a live line on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+from supervise.model.diagnosis import Diagnosis, FailureClass, Progress
+from supervise.model.exits import Exit
+from supervise.report.text import LABEL_WIDTH, duration, home, plural, printable, shorten, url
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from supervise.model.need import Need
+    from supervise.model.slate import SlateResult
+
+_RELAUNCH = {
+    FailureClass.DETERMINISTIC: "a relaunch cannot help: it would fail the same way",
+    FailureClass.TRANSIENT: "a relaunch may help",
+    FailureClass.LOAD: "a relaunch may help until the same load returns",
+    FailureClass.UNKNOWN: "whether a relaunch helps is not known",
+}
+
+
+class Console:
+    """Plain lines: for pipes, journals and files. Nothing is ever raised for want of a reader.
+
+    Args:
+        stream: where they go.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._phase: str | None = None
+
+    def line(self, label: str, text: str) -> None:
+        """One line: a label that says what it is about, and the fact."""
+        self._write(f"{label:<{LABEL_WIDTH}}{printable(text)}")
+
+    def note(self, text: str) -> None:
+        """A further line of the same subject."""
+        self.line("", text)
+
+    def error(self, text: str) -> None:
+        """Something of ours that did not go as it should."""
+        self.line("warning", text)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+    # --- slate --------------------------------------------------------------------------------------------------------
+
+    def slate(self, result: SlateResult) -> None:
+        """The clean slate: what was found, what was done, what was verified, what stands in the way."""
+        found = len(result.outcomes) + len(result.obstacles)
+        self.line("slate", f"{result.run}: {plural(found, 'finding') if found else 'clean'}")
+        for outcome in result.outcomes:
+            evidence = ", ".join(outcome.finding.evidence)
+            took = duration(outcome.seconds)
+            self.note(f"{outcome.did:<8}{outcome.finding.subject}  ({evidence})  {outcome.verdict} {took}")
+        for finding in result.remarks:
+            self.note(f"note    {finding.subject}  ({', '.join(finding.evidence)})  {finding.remedy}".rstrip())
+        for finding in result.obstacles:
+            self.note(f"BLOCKED {finding.subject}  ({', '.join((finding.ownership, *finding.evidence))})")
+            self.note(f"        {finding.remedy or 'resolve it by hand, then start again'}")
+        if result.clean:
+            self.note(f"verified: {' · '.join(result.checks)}  {duration(result.seconds)}")
+        else:
+            self.note(f"not clean: nothing was launched (exit {int(Exit.SLATE)})")
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def waiting(self, text: str) -> None:
+        """Why nothing happens yet."""
+        self.line("wait", text)
+
+    def attempt(self, number: int, log: str) -> None:
+        """A launch."""
+        self.line("attempt", f"{number}   log {home(log)}")
+
+    def progress(self, progress: Progress, seconds: float, *, new: bool) -> None:
+        """Where start-up is: a line per phase here, a live line on a terminal."""
+        if new:
+            self.line("loading", f"{progress.phase}  +{duration(seconds)}")
+
+    def ready(self, seconds: float, phases: dict[str, float], need: Need) -> None:
+        """It serves."""
+        told = ", ".join(f"{name} {took:.0f}" for name, took in phases.items() if took >= 0.5)
+        where = url(need)
+        self.line("ready", f"in {duration(seconds)}{f' ({told})' if told else ''}{f'   {where}' if where else ''}")
+
+    def fatal(self, text: str, linger_s: float) -> None:
+        """The log says that it cannot go on."""
+        self.line("fatal", text)
+        self.note(f"it has {duration(linger_s)} to end by itself, then the group is ended")
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def stopping(self, why: str) -> None:
+        """The stop path begins."""
+        self.line("stop", f"{why}: SIGTERM to the leader")
+
+    def stage(self, stage: str) -> None:
+        """The stop path escalates."""
+        told = {"group": "the leader is gone or late: SIGTERM to the whole group", "kill": "SIGKILL to what is left"}
+        if stage in told:
+            self.note(told[stage])
+
+    def leader_exited(self, how: str) -> None:
+        """The leader ended without being asked."""
+        self.line("exited", how)
+
+    def keeper_lost(self) -> None:
+        """The keeper died."""
+        self.line("warning", "the keeper was killed; its group is ours now and is being ended")
+
+    def verified(self, sentences: list[str], *, clean: bool) -> None:
+        """The second look."""
+        self.line("verified" if clean else "NOT CLEAN", ", ".join(sentences))
+
+    def survivors(self, survivors: list[dict[str, Any]]) -> None:
+        """What could not be killed."""
+        for process in survivors:
+            self.note(f"survived  pid {process['pid']} {process['title']}  state {process['state']}")
+
+    def diagnosis(self, diagnosis: Diagnosis, log: str) -> None:
+        """The first cause, the lines that prove it, what it means, what to do."""
+        where = ", ".join(part for part in (diagnosis.process, diagnosis.phase) if part)
+        self.line("cause", f"{diagnosis.text or diagnosis.meaning}{f'   ({where})' if where else ''}")
+        for line in diagnosis.evidence:
+            self.note(f"{line.number:>6}: {shorten(line.raw.strip(), 200)}")
+        if diagnosis.text and diagnosis.meaning:
+            self.line("means", diagnosis.meaning)
+        for advice in diagnosis.advice:
+            self.line("try", advice)
+        self.line("relaunch", _RELAUNCH[diagnosis.failure])
+        self.line("log", home(log))
+
+    def exit(self, status: int) -> None:
+        """The status that follows."""
+        self.line("exit", str(int(status)))
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            # A closed terminal or a full pipe must not end a server.
+            pass
+
+
+class Terminal(Console):
+    """The same on a terminal, with one live line for progress."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__(stream)
+        self._live: Live | None = None
+
+    def progress(self, progress: Progress, seconds: float, *, new: bool) -> None:
+        """The live line, also within a phase."""
+        del new
+        percent = f" {progress.percent} %" if progress.percent is not None else ""
+        counts = f" ({progress.done}/{progress.total})" if progress.total else ""
+        self._show(f"{'loading':<{LABEL_WIDTH}}{progress.phase}{percent}{counts} …  +{duration(seconds)}")
+
+    def close(self) -> None:
+        """Take the live line away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _show(self, text: str) -> None:
+        from rich.text import Text
+
+        if self._live is None:
+            from rich.console import Console as RichConsole
+            from rich.live import Live
+
+            rich = RichConsole(file=self._stream, highlight=False)
+            self._live = Live(console=rich, auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(Text(printable(text), no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def _write(self, text: str) -> None:
+        self.close()
+        super()._write(text)
+
+
+def for_stream(stream: TextIO | None = None) -> Console:
+    """The right console for a stream: live on a capable terminal, plain elsewhere."""
+    target = stream or sys.stderr
+    live = target.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return Terminal(target) if live else Console(target)

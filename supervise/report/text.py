@@ -1,0 +1,53 @@
+"""Pieces of text that every report shares."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+
+from supervise.model.need import Need
+
+LABEL_WIDTH = 9
+
+
+def printable(text: str) -> str:
+    """Text from outside (a process title, a log line), harmless on a terminal: control characters become visible."""
+    return "".join(c if c == "\t" or unicodedata.category(c)[0] != "C" else f"\\x{ord(c):02x}" for c in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """At most `width` characters, with an ellipsis where something was cut."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def home(path: str) -> str:
+    """A path with the home directory as `~`."""
+    base = os.path.expanduser("~")
+    return "~" + path[len(base) :] if base != "/" and path.startswith(base + "/") else path
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 0.41 s, 4.1 s, 142 s, 31 min, 5 h."""
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 600:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 finding`, `2 findings`, `2 processes`."""
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count} {noun}{ending}"
+
+
+def url(need: Need) -> str:
+    """Where the server answers."""
+    if need.uds is not None:
+        return f"unix:{need.uds}"
+    if need.http is None:
+        return ""
+    host = need.http.host or "0.0.0.0"
+    return f"{need.scheme}://{f'[{host}]' if ':' in host else host}:{need.http.number}"

@@ -1,0 +1,114 @@
+"""Runs one attempt from the clean slate to the verified end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+from supervise import lifecycle as life
+from supervise.attempts.store import Run, Store
+from supervise.group.handle import Keeper
+from supervise.host import kernel
+from supervise.model.exits import Exit
+from supervise.model.slate import SlateResult
+from supervise.report.console import Console
+from supervise.runner import launch, plan
+from supervise.runner.holder import take_lock
+from supervise.runner.loop import Loop
+from supervise.runner.performer import Performer, World
+from supervise.runner.plan import Options, Plan
+from supervise.runner.slate import settle
+from supervise.slate.aftermath import look
+
+__all__ = ["Options", "run"]
+
+
+def run(command: Sequence[str], options: Options, store: Store, console: Console) -> life.Done:
+    """Put a server on a clean slate, watch over it, and leave nothing of it behind.
+
+    Args:
+        command: the server's command line, passed on unchanged.
+        options: the user's.
+        store: where attempts are kept.
+        console: where people read.
+
+    Returns:
+        Exit status, and the signal to re-raise if it was stopped by one.
+
+    Raises:
+        NotExecutableError: the command does not exist or cannot be executed; nothing was touched.
+        ProfileError: a profile is damaged; nothing was touched.
+        StoreError: the state directory cannot be used; nothing was touched.
+    """
+    program = launch.resolve(command[0], os.environ)
+    planned = plan.make(command, os.environ, options)
+    target = store.run(planned.need.run)
+    target.create()
+    lock = take_lock(target, planned.deadlines, console)
+    if lock is None:
+        return life.Done(Exit.SLATE)
+    kernel.become_subreaper()
+    try:
+        return asyncio.run(_supervise(command, program, planned, store, target, lock, console))
+    finally:
+        console.close()
+        os.close(lock)
+
+
+async def _supervise(
+    command: Sequence[str], program: str, planned: Plan, store: Store, target: Run, lock: int, console: Console
+) -> life.Done:
+    loop = Loop(life.Sweeping())
+    performer = Performer(loop, planned, command, program, target, console, _world(planned, store, target, lock))
+    restore = _route_signals(loop, performer)
+    try:
+        performer.begin()
+        done = await loop.run(performer)
+        performer.conclude(done)
+        return done
+    finally:
+        performer.release()
+        restore()
+
+
+def _world(planned: Plan, store: Store, target: Run, lock: int) -> World:
+    from supervise import probes
+    from supervise.slate import SlateRequest, sweep
+
+    def clean(cancelled: Callable[[], bool]) -> SlateResult:
+        result = sweep(
+            SlateRequest(
+                run=target.name,
+                need=planned.need,
+                profiles=tuple(planned.profiles.values()),
+                records=store.records(),
+                deadline_s=planned.options.slate_timeout_s,
+                cancelled=cancelled,
+            )
+        )
+        settle(target, result)
+        return result
+
+    return World(
+        sweep=clean,
+        start_keeper=lambda: Keeper(target.name, keep_open=(lock,), log=os.path.join(target.path, "keeper.log")),
+        probe=lambda members: probes.ready(planned.need, planned.profile.ready.http, members),
+        aftermath=lambda gpus, pids: look(planned.need, gpus, pids),
+    )
+
+
+def _route_signals(loop: Loop, performer: Performer) -> Callable[[], None]:
+    """Every signal becomes an event; nothing happens in a handler."""
+    io = asyncio.get_running_loop()
+    asked = launch.stop_signals()
+    for signum in asked:
+        io.add_signal_handler(signum, loop.post, life.StopAsked(signum))
+    io.add_signal_handler(signal.SIGCHLD, performer.reap)
+
+    def restore() -> None:
+        for signum in (*asked, signal.SIGCHLD):
+            io.remove_signal_handler(signum)
+
+    return restore

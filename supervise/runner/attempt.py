@@ -1,0 +1,110 @@
+"""The book-keeping of one attempt: what is written down, when, so that the next start can rely on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from supervise.attempts.store import Attempt, Run
+from supervise.host import files, procfs
+from supervise.model.need import Need
+from supervise.model.process import Marker, ProcessId
+from supervise.model.slate import FileId
+
+_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
+_SECRET_FLAGS = ("api-key", "token", "password", "secret")
+_HIDDEN = "***"
+
+
+@dataclass(slots=True)
+class Opened:
+    """An attempt that has begun: its directory, its marker, its private directory, and who runs in it."""
+
+    attempt: Attempt
+    marker: Marker
+    private: str | None
+    command: Sequence[str]
+    need: Need
+    supervisor: ProcessId
+    keeper: ProcessId
+    leader: ProcessId | None = None
+    segments: tuple[FileId, ...] = ()
+    began_at: float = field(default_factory=time.time)
+
+    @classmethod
+    def begin(cls, run: Run, command: Sequence[str], need: Need, keeper: ProcessId) -> Opened:
+        """Open the run's next attempt and record it before anything is launched.
+
+        Raises:
+            StoreError: the state directory cannot be written.
+            OSError: likewise.
+        """
+        marker_id = uuid.uuid4().hex
+        attempt = run.open_attempt()
+        opened = cls(
+            attempt=attempt,
+            marker=Marker(run.name, attempt.number, marker_id),
+            private=files.private_directory(marker_id),
+            command=command,
+            need=need,
+            supervisor=procfs.self_id(),
+            keeper=keeper,
+        )
+        opened.record()
+        return opened
+
+    def record(self) -> None:
+        """Write attempt.json: identities for the next start, circumstances for people."""
+        self.attempt.write(
+            "attempt",
+            {
+                "run": self.attempt.run,
+                "attempt": self.attempt.number,
+                "id": self.marker.id,
+                "began": round(self.began_at, 3),
+                **identities(self.supervisor, self.keeper, self.leader),
+                "segments": sorted(self.segments),
+                "runtime_dir": self.private,
+                "profile": self.need.profile,
+                "argv": redact(self.command),
+                "cwd": os.getcwd(),
+                "python": sys.version.split()[0],
+                "ports": [port.number for port in self.need.ports],
+            },
+        )
+
+
+def identities(
+    supervisor: ProcessId | None, keeper: ProcessId | None, leader: ProcessId | None
+) -> dict[str, dict[str, Any] | None]:
+    """Who runs an attempt, as JSON, with the boot and PID namespace without which the numbers mean nothing."""
+    host = procfs.host_id()
+    return {
+        "host": host._asdict(),
+        "supervisor": supervisor._asdict() if supervisor else None,
+        "keeper": keeper._asdict() if keeper else None,
+        "leader": leader._asdict() if leader else None,
+    }
+
+
+def redact(argv: Sequence[str]) -> list[str]:
+    """The command line without secrets: the value of any flag or assignment whose name speaks of one."""
+    shown: list[str] = []
+    hide = False
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        secret = _is_secret(name)
+        shown.append(_HIDDEN if hide else name + equals + _HIDDEN if secret and equals else word)
+        hide = secret and not equals and name.startswith("-") and not hide
+    return shown
+
+
+def _is_secret(name: str) -> bool:
+    if name.startswith("-"):
+        return any(word in name.lower().replace("_", "-") for word in _SECRET_FLAGS)
+    return name.isidentifier() and any(word in name.upper() for word in _SECRET_WORDS)

@@ -1,0 +1,374 @@
+"""Connects the lifecycle to the world: every effect is one method here, whatever comes of it is posted as an event."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from supervise import lifecycle as life
+from supervise.group.handle import Adoption, Keeper
+from supervise.group.leftovers import Leftovers
+from supervise.group.members import living_below
+from supervise.host import procfs, signals
+from supervise.lifecycle import Effect, State
+from supervise.model.diagnosis import End
+from supervise.model.process import Process, ProcessId
+from supervise.model.slate import FileId, Gpus, GpuStatus, SlateResult
+from supervise.runner import launch
+from supervise.runner.attempt import Opened, identities
+from supervise.runner.ended import Ended
+from supervise.runner.readiness import Readiness
+from supervise.runner.report import how, outcome, tell, why
+from supervise.runner.server_log import ServerLog
+
+if TYPE_CHECKING:
+    from supervise.attempts.store import Run
+    from supervise.group import wire
+    from supervise.model.diagnosis import Diagnosis
+    from supervise.probes import Probed
+    from supervise.report.console import Console
+    from supervise.runner.loop import Loop
+    from supervise.runner.plan import Plan
+    from supervise.slate.aftermath import Aftermath
+
+_PROBE_EVERY_S = 1.0
+# A keeper that does not finish by its own deadlines is stopped or stuck: it is killed, and we take its place.
+_KEEPER_SLACK_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the performer uses of the outside; tests put stand-ins here."""
+
+    sweep: Callable[[Callable[[], bool]], SlateResult]
+    start_keeper: Callable[[], Keeper]
+    probe: Callable[[Callable[[], Iterable[Process]]], Probed]
+    aftermath: Callable[[Gpus, frozenset[int]], Aftermath]
+    clock: Callable[[], float] = time.monotonic
+
+
+class Performer:
+    """Performs the effects of one attempt.
+
+    Args:
+        loop: where events are posted.
+        plan: what is to be run.
+        command: the server's command line, unchanged.
+        program: path of its executable.
+        run: the run it belongs to; its lock is held.
+        console: where people read.
+        world: the outside.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        plan: Plan,
+        command: Sequence[str],
+        program: str,
+        run: Run,
+        console: Console,
+        world: World,
+    ) -> None:
+        self.diagnosis: Diagnosis | None = None
+        self.ended = Ended()
+        self.slate: SlateResult | None = None
+        self._reason: life.Reason | None = None
+        self.ready_s: float | None = None
+        self.phases: dict[str, float] = {}
+        self.opened: Opened | None = None
+        self._loop, self._plan, self._run, self._console, self._world = loop, plan, run, console, world
+        self._command, self._program = command, program
+        self._io = asyncio.get_running_loop()
+        self._cancelled = False
+        self._keeper = world.start_keeper()
+        self._adoption: Adoption | None = None
+        self._log: ServerLog | None = None
+        self._readiness = Readiness(expects_line=bool(plan.profile.ready.lines))
+        self._launched_at = 0.0
+        self._impostor: str | None = None
+        self._probe_now = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def begin(self) -> None:
+        """Start with the slate; the keeper starts up meanwhile."""
+        self._io.add_reader(self._keeper.channel, self._on_keeper)
+        self._spawn_task(self._sweep())
+
+    def perform(self, effect: Effect) -> None:
+        """Start one effect."""
+        {
+            Effect.CANCEL_SLATE: self._cancel_slate,
+            Effect.LAUNCH: self._launch,
+            Effect.ARM_LINGER: self._arm_linger,
+            Effect.ANNOUNCE_READY: self._announce_ready,
+            Effect.STOP_GROUP: self._stop_group,
+            Effect.ESCALATE: self._escalate,
+            Effect.ADOPT_GROUP: self._adopt_group,
+            Effect.VERIFY: self._verify,
+        }[effect]()
+
+    def entered(self, state: State) -> None:
+        """Publish the state; tell people why it is ending."""
+        self._publish(state)
+        if isinstance(state, life.Stopping | life.Killing | life.Verifying):
+            self._reason = state.reason
+        if isinstance(state, life.Stopping):
+            self._console.stopping(why(state.reason))
+        elif isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
+            self._console.leader_exited(how(state.reason.status or 0))
+
+    def reap(self) -> bool:
+        """Reap every child that has ended; True if none is left (waitpid(2), ECHILD)."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if self.opened and self.opened.leader and pid == self.opened.leader.pid:
+                self._loop.post(life.LeaderExited(os.waitstatus_to_exitcode(status)))
+
+    def conclude(self, done: life.Done) -> None:
+        """Tell and write down how it ended."""
+        if self.opened is None or self._reason is None:
+            return
+        attempt, reason = self.opened.attempt, self._reason
+        result = outcome(self.ended, reason, self.diagnosis, done, self.ready_s, self.phases)
+        try:
+            self._run.close_attempt(attempt, result)
+        except OSError as error:
+            self._console.error(f"{attempt.path}/outcome.json: {error.strerror}")
+        tell(self.ended, reason, self.diagnosis, attempt.log, done, self._console)
+        self._run.prune(self._plan.options.pruning, running=attempt.number)
+
+    def release(self) -> None:
+        """Let go of everything; a group that should still run is ended by its keeper then."""
+        for timer in self._timers:
+            timer.cancel()
+        self._io.remove_reader(self._keeper.channel)
+        self._keeper.close()
+
+    # --- slate --------------------------------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        result = await asyncio.to_thread(self._world.sweep, lambda: self._cancelled)
+        self.slate = result
+        self._console.slate(result)
+        self._loop.post(life.SlateCleaned() if result.clean else life.SlateRefused())
+
+    def _cancel_slate(self) -> None:
+        self._cancelled = True
+
+    # --- launch and start-up ------------------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        self.opened = opened = Opened.begin(self._run, self._command, self._plan.need, self._keeper.id)
+        self._console.attempt(opened.attempt.number, opened.attempt.log)
+        additions = self._plan.profile.environment
+        self._keeper.spawn(
+            self._program,
+            tuple(self._command),
+            launch.environment(os.environ, opened.marker, additions, opened.private),
+            log=opened.attempt.log,
+            deadlines=self._plan.deadlines,
+            runtime_dir=opened.private,
+            owner=opened.marker.id,
+        )
+        self._launched_at = self._world.clock()
+        self._later(self._plan.options.ready_timeout_s, life.StartExpired())
+
+    def _on_keeper(self) -> None:
+        messages = self._keeper.events()
+        if messages is None:
+            self._io.remove_reader(self._keeper.channel)
+            if not self.ended.group_is_over and self.opened is not None:
+                self._loop.post(life.KeeperLost())
+            return
+        for message in messages:
+            self._on_message(message)
+
+    def _on_message(self, message: wire.Message) -> None:
+        match message["event"]:
+            case "spawned":
+                self._on_spawned(ProcessId(message["pid"], message["ticks"]))
+            case "failed":
+                self._console.error(launch.explain_errno(self._command[0], message["errno"]))
+                self._loop.post(life.LaunchFailed(message["errno"]))
+            case "leader":
+                self._loop.post(life.LeaderExited(message["status"]))
+            case "stage":
+                self._console.stage(message["stage"])
+            case "segments":
+                self._on_segments(tuple(FileId(*file) for file in message["files"]))
+            case "ended":
+                self.ended.by_keeper(message)
+                self._loop.post(life.GroupEnded(len(message["survivors"])))
+
+    def _on_spawned(self, leader: ProcessId) -> None:
+        if self.opened is None:
+            return
+        self.opened.leader = leader
+        self.opened.record()
+        self._publish(self._loop.state)
+        self._log = ServerLog(
+            self.opened.attempt,
+            self._plan.profile,
+            self._plan.options.bound,
+            self._world.clock,
+            on_progress=self._on_progress,
+            on_ready_line=self._on_ready_line,
+            on_fatal=self._on_fatal,
+        )
+        self._spawn_task(self._watch_readiness())
+
+    def _on_segments(self, files: tuple[FileId, ...]) -> None:
+        if self.opened is not None:
+            self.opened.segments = files
+            self.opened.record()
+
+    def _on_progress(self, new_phase: bool) -> None:
+        if self._log is None or self._log.progress is None or not isinstance(self._loop.state, life.Starting):
+            return
+        self._console.progress(self._log.progress, self._world.clock() - self._launched_at, new=new_phase)
+        if new_phase:
+            self._keeper.note()
+            self._publish(self._loop.state)
+
+    def _on_ready_line(self) -> None:
+        self._readiness.announced_at = self._world.clock()
+        self._probe_now.set()
+
+    def _on_fatal(self, text: str) -> None:
+        """Only a server that runs can be fatally wounded: after our own stop, crash-looking lines are no crash."""
+        if isinstance(self._loop.state, life.Starting | life.Ready) and not self._loop.state.fatal:
+            self._console.fatal(text, self._plan.profile.linger_s)
+            self._loop.post(life.FatalSeen())
+
+    async def _watch_readiness(self) -> None:
+        need = self._plan.need
+        if need.http is None and need.uds is None:
+            self._loop.post(life.Agreed())
+            return
+        while isinstance(self._loop.state, life.Starting):
+            probed = await asyncio.to_thread(self._world.probe, lambda: living_below(self._keeper.id.pid))
+            now = self._world.clock()
+            if self._readiness.agree(probed, now):
+                self._loop.post(life.Agreed())
+                return
+            if self._readiness.impostor(probed, now) and self._impostor is None:
+                self._impostor = probed.detail
+                self._console.error(f"the server says it is up, but its port is answered by {probed.detail}")
+                self._loop.post(life.FatalSeen())
+            await self._until_next_probe()
+
+    async def _until_next_probe(self) -> None:
+        self._probe_now.clear()
+        try:
+            await asyncio.wait_for(self._probe_now.wait(), _PROBE_EVERY_S)
+        except TimeoutError:
+            pass
+
+    def _announce_ready(self) -> None:
+        now = self._world.clock()
+        self.ready_s = now - self._launched_at
+        self.phases = self._log.phases(now) if self._log else {}
+        self._keeper.note()
+        self._console.ready(self.ready_s, self.phases, self._plan.need)
+
+    def _arm_linger(self) -> None:
+        self._later(self._plan.profile.linger_s, life.LingerExpired())
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _stop_group(self) -> None:
+        deadlines = self._plan.deadlines
+        self._keeper.stop(deadlines)
+        patience = sum(asdict(deadlines).values()) + _KEEPER_SLACK_S
+        self._timers.append(self._io.call_later(patience, self._replace_keeper))
+
+    def _escalate(self) -> None:
+        if self._adoption is not None:
+            self._adoption.escalate()
+        else:
+            self._keeper.escalate()
+            self._timers.append(self._io.call_later(self._plan.deadlines.kill_s, self._replace_keeper))
+
+    def _replace_keeper(self) -> None:
+        if not self.ended.group_is_over and self._adoption is None:
+            self._console.error("the keeper does not answer; ending the group in its place")
+            signals.send(self._keeper.id, signal.SIGKILL)
+
+    def _adopt_group(self) -> None:
+        opened = self.opened
+        before = self._keeper.segments_before
+        leftovers = Leftovers(before, opened.private, opened.marker.id) if opened else Leftovers(before)
+        self._console.keeper_lost()
+        self._adoption = Adoption(self._plan.deadlines, leftovers, childless=self.reap)
+        self._step_adoption()
+
+    def _step_adoption(self) -> None:
+        if self._adoption is None:
+            return
+        delay = self._adoption.step()
+        if delay is not None:
+            self._timers.append(self._io.call_later(delay, self._step_adoption))
+            return
+        self.ended.by_adoption(*self._adoption.result())
+        self._loop.post(life.GroupEnded(len(self.ended.survivors)))
+
+    def _verify(self) -> None:
+        self._spawn_task(self._look_once_more())
+
+    async def _look_once_more(self) -> None:
+        gpus = self.slate.gpus if self.slate else Gpus(GpuStatus.ABSENT)
+        aftermath = await asyncio.to_thread(self._world.aftermath, gpus, frozenset(self.ended.pids))
+        self.ended.aftermath = aftermath
+        if self._log is not None:
+            self._log.finish()
+            self.diagnosis = self._log.conclude(self._end())
+        self._loop.post(life.Verified(self.diagnosis, aftermath.held))
+
+    def _end(self) -> End:
+        reason = self._reason or life.Reason(life.Cause.ASKED)
+        status = reason.status
+        return End(
+            code=status if status is not None and status >= 0 else None,
+            signal=-status if status is not None and status < 0 else None,
+            requested=reason.cause is life.Cause.ASKED,
+            sent=self.ended.sent_to(self.opened.leader.pid if self.opened and self.opened.leader else 0),
+            ready=reason.was_ready,
+            phase=self._log.phase if self._log else None,
+        )
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def _publish(self, state: State) -> None:
+        opened = self.opened
+        self._run.write_state(
+            {
+                "run": self._run.name,
+                "state": type(state).__name__.lower(),
+                "attempt": opened.attempt.number if opened else None,
+                "phase": self._log.phase if self._log else None,
+                **identities(procfs.self_id(), self._keeper.id, opened.leader if opened else None),
+            }
+        )
+
+    def _later(self, delay_s: float, event: life.Event) -> None:
+        self._timers.append(self._io.call_later(delay_s, self._loop.post, event))
+
+    def _spawn_task(self, coroutine: Coroutine[object, object, None]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)

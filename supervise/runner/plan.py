@@ -1,0 +1,70 @@
+"""What is to be run, decided before anything is touched: profile, Need, program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from supervise.attempts.log import Bound
+from supervise.attempts.pruning import Pruning
+from supervise.group.ending import Deadlines
+from supervise.model.need import Need
+from supervise.model.profile import Profile
+from supervise.profiles import load, match
+from supervise.profiles.derive import derive
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose, each with its default; durations in seconds."""
+
+    name: str | None = None
+    profile: str | None = None
+    grace_s: float | None = None
+    ready_timeout_s: float = 3600.0
+    slate_timeout_s: float = 100.0
+    pruning: Pruning = field(default_factory=Pruning)
+    bound: Bound = field(default_factory=Bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A launch, thought through: the engine's profile, what it needs, and all profiles for the clean slate."""
+
+    profile: Profile
+    need: Need
+    profiles: Mapping[str, Profile]
+    options: Options
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Of the stop path."""
+        grace = self.options.grace_s
+        return Deadlines(grace_s=self.profile.grace_s if grace is None else grace)
+
+
+def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Plan:
+    """Think a command line through; nothing is looked at but files it names.
+
+    Args:
+        command: the server's command line, unchanged.
+        env: its environment.
+        options: the user's.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ProfileError: a profile is damaged, or there is none of that name.
+    """
+    known = load.load_all()
+    matched = match.match(command, known)
+    if options.profile is not None:
+        matched = matched.with_profile(known, options.profile)
+    need = derive(matched, env, read_text=_read_text, run=options.name)
+    return Plan(matched.profile, need, known, options)
+
+
+def _read_text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()

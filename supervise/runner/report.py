@@ -1,0 +1,93 @@
+"""How an attempt ended: told to people, and written down for the next start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from supervise.host.signals import name as signal_name
+from supervise.lifecycle import Cause, Done, Reason
+from supervise.model.diagnosis import Diagnosis
+from supervise.report.text import plural
+
+if TYPE_CHECKING:
+    from supervise.report.console import Console
+    from supervise.runner.ended import Ended
+
+
+def why(reason: Reason) -> str:
+    """Why the stop path begins, in a few words."""
+    return {
+        Cause.ASKED: signal_name(reason.signum or 0),
+        Cause.FATAL: "the log says that it cannot go on, and it is still there",
+        Cause.NOT_READY: "not ready in time",
+    }.get(reason.cause, reason.cause.value)
+
+
+def how(status: int) -> str:
+    """How the leader ended, in a few words."""
+    return f"the leader was killed by {signal_name(-status)}" if status < 0 else f"the leader exited with {status}"
+
+
+def verification(ended: Ended) -> tuple[list[str], bool]:
+    """The sentences of the last line, and whether all of them are good news."""
+    processes = plural(len(ended.survivors), "process")
+    left = plural(len(ended.left), "leftover")
+    sentences = [f"{processes} left", *ended.aftermath.sentences, f"{left} in /dev/shm and /tmp"]
+    return sentences, not ended.survivors and not ended.left and ended.aftermath.clean
+
+
+def tell(ended: Ended, reason: Reason, diagnosis: Diagnosis | None, log: str, done: Done, console: Console) -> None:
+    """The end, for people: what became of the group, then the cause if it failed."""
+    if reason.cause is not Cause.NOT_LAUNCHED:
+        console.note(f"group empty after {ended.seconds:.1f} s" if not ended.survivors else "the group is not empty")
+    sentences, clean = verification(ended)
+    console.verified(sentences, clean=clean)
+    console.survivors(ended.survivors)
+    if diagnosis is not None and reason.cause is not Cause.ASKED:
+        console.diagnosis(diagnosis, log)
+    if done.reraise is None:
+        console.exit(done.status)
+
+
+def outcome(
+    ended: Ended,
+    reason: Reason,
+    diagnosis: Diagnosis | None,
+    done: Done,
+    ready_s: float | None,
+    phases: dict[str, float],
+) -> dict[str, Any]:
+    """The end, for machines: outcome.json, the channel that exit statuses cannot blur."""
+    _, clean = verification(ended)
+    return {
+        "outcome": reason.cause.value,
+        "exit_status": int(done.status),
+        "signal": done.reraise,
+        "leader_status": reason.status,
+        "failed": reason.cause is not Cause.ASKED,
+        "verified": not ended.survivors,
+        "clean": clean,
+        "ready_s": ready_s,
+        "phases": {name: round(seconds, 1) for name, seconds in phases.items()},
+        "cause": None if diagnosis is None or reason.cause is Cause.ASKED else _cause(diagnosis),
+        "survivors": ended.survivors,
+        "sent": [list(pair) for pair in ended.sent],
+        "removed": ended.removed,
+        "left": ended.left,
+        "checks": list(ended.aftermath.sentences),
+        "stop_s": round(ended.seconds, 3),
+    }
+
+
+def _cause(diagnosis: Diagnosis) -> dict[str, Any]:
+    return {
+        "text": diagnosis.text,
+        "line": diagnosis.line,
+        "process": diagnosis.process,
+        "signature": diagnosis.signature,
+        "class": diagnosis.failure.value,
+        "phase": diagnosis.phase,
+        "meaning": diagnosis.meaning,
+        "advice": list(diagnosis.advice),
+        "evidence": [{"line": line.number, "text": line.raw} for line in diagnosis.evidence],
+    }

@@ -1,0 +1,89 @@
+"""What the server's log tells while it runs: phases, the ready line, the first fatal line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from supervise.attempts.log import Bound, LogFile
+from supervise.attempts.store import Attempt
+from supervise.diagnosis.progress import ProgressTracker
+from supervise.diagnosis.verdict import Diagnoser
+from supervise.model.diagnosis import Diagnosis, End, Line, Progress
+from supervise.model.profile import Profile
+from supervise.profiles.signatures import load_signatures
+from supervise.runner.watching import LogWatch
+
+
+class ServerLog:
+    """Follows one attempt's log.
+
+    Args:
+        attempt: whose log.
+        profile: what its lines mean.
+        bound: how large the log may grow.
+        clock: monotonic seconds.
+        on_progress: called on news about start-up; True if a new phase began.
+        on_ready_line: called once, when the log says that the server is up.
+        on_fatal: called once, with the first line that says it cannot go on.
+
+    Raises:
+        OSError: the log cannot be opened.
+        ProfileError: a signature file is damaged.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        profile: Profile,
+        bound: Bound,
+        clock: Callable[[], float],
+        *,
+        on_progress: Callable[[bool], None],
+        on_ready_line: Callable[[], None],
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self.progress: Progress | None = None
+        self._began: dict[str, float] = {}
+        self._clock = clock
+        self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
+        self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)
+        self._diagnoser = Diagnoser(load_signatures(profile.signatures))
+        self._fatal_said = self._ready_said = False
+        self._watch = LogWatch(LogFile(attempt.log, bound), attempt.log, self._on_line)
+
+    @property
+    def phase(self) -> str | None:
+        """The phase that start-up is in."""
+        return self.progress.phase if self.progress else None
+
+    def phases(self, until: float) -> dict[str, float]:
+        """Seconds that each phase took, in order, the last one up to `until` (monotonic)."""
+        ends = [*list(self._began.values())[1:], until]
+        return {name: end - began for (name, began), end in zip(self._began.items(), ends, strict=True)}
+
+    def finish(self) -> None:
+        """Read to the end and let go of the file."""
+        self._watch.finish()
+
+    def conclude(self, end: End) -> Diagnosis:
+        """The first cause, now that it is over."""
+        return self._diagnoser.conclude(end)
+
+    def _on_line(self, line: Line) -> None:
+        if (fatal := self._diagnoser.feed(line)) and not self._fatal_said:
+            self._fatal_said = True
+            self._on_fatal(fatal.text)
+        if self._ready_said:
+            return
+        if progress := self._tracker.feed(line):
+            self._advance(progress)
+        if self._tracker.ready_line is not None:
+            self._ready_said = True
+            self._on_ready_line()
+
+    def _advance(self, progress: Progress) -> None:
+        new = self.phase != progress.phase
+        if new:
+            self._began.setdefault(progress.phase, self._clock())
+        self.progress = progress
+        self._on_progress(new)

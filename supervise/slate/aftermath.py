@@ -1,0 +1,90 @@
+"""The second look after a group's end: port, GPU memory, each with a deadline and an honest sentence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from supervise.host import nvml, sockets
+from supervise.model.need import DeviceKind, Need
+from supervise.model.slate import Gpus, GpuStatus, PortState
+
+_PORT_S = 5.0
+_GPU_S = 30.0
+_TOLERANCE = 512 * 1024**2
+_LOOK_EVERY_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What a second look found.
+
+    `sentences` say what was verified or not; `clean` is False if anything remains or could not be read; `held` counts
+    processes that the GPU driver still lists although the group is gone.
+    """
+
+    sentences: tuple[str, ...] = ()
+    clean: bool = True
+    held: int = 0
+
+
+def look(
+    need: Need,
+    before: Gpus,
+    group: frozenset[int],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Aftermath:
+    """Verify that what the group held is free again.
+
+    Args:
+        need: what the launch wanted.
+        before: the GPUs as they were before the launch.
+        group: pids that were in the group.
+        clock: monotonic seconds.
+        sleep: waits that many seconds.
+
+    Returns:
+        The findings; blocking, bounded by 5 s for each port and 30 s for GPU memory.
+    """
+    parts = [_port(port.host, port.number, clock, sleep) for port in need.ports]
+    if need.devices.kind is not DeviceKind.NONE and before.status is not GpuStatus.ABSENT:
+        parts.append(_gpus(before, group, clock, sleep))
+    return Aftermath(
+        sentences=tuple(sentence for part in parts for sentence in part.sentences),
+        clean=all(part.clean for part in parts),
+        held=sum(part.held for part in parts),
+    )
+
+
+def _port(host: str, number: int, clock: Callable[[], float], sleep: Callable[[float], None]) -> Aftermath:
+    until = clock() + _PORT_S
+    while (reading := sockets.probe_port(host, number)).state is PortState.HELD and clock() < until:
+        sleep(_LOOK_EVERY_S)
+    if reading.state is PortState.FREE:
+        return Aftermath((f"port {number} free",))
+    return Aftermath((f"port {number} {reading.state}{f': {reading.error}' if reading.error else ''}",), clean=False)
+
+
+def _gpus(before: Gpus, group: frozenset[int], clock: Callable[[], float], sleep: Callable[[float], None]) -> Aftermath:
+    """Memory counts as back when it is what it was, less what a driver may keep (FIELD.md A1 row 29)."""
+    until = clock() + _GPU_S
+    while True:
+        now = nvml.read()
+        if now.status is not GpuStatus.READ:
+            return Aftermath((f"GPU memory unknown: {now.error}",), clean=False)
+        short = _short(before, now)
+        if not short:
+            return Aftermath(("GPU memory back",))
+        if clock() >= until:
+            held = {pid for device in now.devices for pid, _ in device.holders} & group
+            return Aftermath((f"GPU memory not back after {_GPU_S:.0f} s: {', '.join(short)}",), False, len(held))
+        sleep(_LOOK_EVERY_S)
+
+
+def _short(before: Gpus, now: Gpus) -> list[str]:
+    free = {device.uuid: device.free for device in before.devices}
+    missing = {device.index: free.get(device.uuid, 0) - device.free for device in now.devices}
+    return [f"GPU {index} {lost / 2**30:.1f} GiB less" for index, lost in missing.items() if lost > _TOLERANCE]

@@ -1,0 +1,1 @@
+"""The verbs beside `run`: each one function that returns an exit status."""

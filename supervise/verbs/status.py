@@ -1,0 +1,86 @@
+"""`supervise status`: every run, what it does, and what its group takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import psutil
+
+from supervise.attempts.store import Run
+from supervise.group.members import living_below
+from supervise.host import procfs
+from supervise.report.text import duration, home
+from supervise.runner.holder import living
+from supervise.verbs.select import choose, store
+
+_NOT_RUNNING = 3
+
+
+def status(name: str | None, *, as_json: bool) -> int:
+    """Show one run, or all.
+
+    Args:
+        name: the run; None for all.
+        as_json: one JSON object on standard output instead of a table.
+
+    Returns:
+        0; with a name 3 if that run is not running (as `systemctl status` does), 2 if there is no such run.
+    """
+    if name is None:
+        shown = [_describe(run) for run in store().runs()]
+    else:
+        run = choose(name, live_only=False)
+        if run is None:
+            return 2
+        shown = [_describe(run)]
+    if as_json:
+        sys.stdout.write(json.dumps({"version": 1, "runs": shown}, indent=1) + "\n")
+    else:
+        sys.stdout.write("".join(f"{_line(run)}\n" for run in shown) or "no run yet\n")
+    return _NOT_RUNNING if name is not None and not shown[0]["live"] else 0
+
+
+def _describe(run: Run) -> dict[str, Any]:
+    state = run.read_state() or {}
+    supervisor, keeper = living(state, "supervisor"), living(state, "keeper")
+    members = living_below(keeper.pid) if keeper else []
+    attempt = run.latest()
+    outcome = (attempt.read("outcome") if attempt else None) or {}
+    return {
+        "run": run.name,
+        "live": supervisor is not None or keeper is not None,
+        "state": state.get("state") if supervisor else "orphaned" if keeper else "ended",
+        "phase": state.get("phase"),
+        "attempt": attempt.number if attempt else None,
+        "outcome": None if supervisor or keeper else outcome.get("outcome", "unknown"),
+        "exit_status": None if supervisor or keeper else outcome.get("exit_status"),
+        "cause": ((outcome.get("cause") or {}).get("text")) if not (supervisor or keeper) else None,
+        "supervisor": supervisor.pid if supervisor else None,
+        "keeper": keeper.pid if keeper else None,
+        "members": [member.pid for member in members],
+        "rss_bytes": sum(_rss(member.pid) for member in members),
+        "uptime_s": round(procfs.age_s(supervisor.ticks), 1) if supervisor else None,
+        "log": attempt.log if attempt else None,
+        "time": round(time.time(), 3),
+    }
+
+
+def _rss(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _line(run: dict[str, Any]) -> str:
+    head = f"{run['run']:<20} {run['state'] or 'unknown':<10} attempt {run['attempt'] or '-':<4}"
+    if run["live"]:
+        phase = f" ({run['phase']})" if run["state"] == "starting" and run["phase"] else ""
+        since = f"for {duration(run['uptime_s'])}, " if run["uptime_s"] is not None else ""
+        told = f"{phase} {since}{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"
+    else:
+        told = f" {run['outcome']}, exit {run['exit_status']}" + (f": {run['cause']}" if run["cause"] else "")
+    return f"{head}{told}  {home(run['log']) if run['log'] else ''}"

@@ -1,0 +1,67 @@
+"""`supervise stop`: ask the run's supervise to stop, and wait for the verified end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from supervise.attempts.store import Run
+from supervise.host import signals
+from supervise.model.exits import Exit
+from supervise.runner.holder import living
+from supervise.verbs.select import choose, is_live, say
+
+_LOOK_EVERY_S = 0.1
+
+
+def stop(name: str | None, *, now: bool, timeout_s: float) -> int:
+    """Stop a run.
+
+    Args:
+        name: the run; None for the only one that is live.
+        now: skip the grace.
+        timeout_s: how long to wait for its end, in seconds.
+
+    Returns:
+        0 stopped and verified, or not running; 95 if something survived; 125 if it is still there after the time-out;
+        2 if it is not clear which run is meant.
+    """
+    run = choose(name, live_only=True)
+    if run is None:
+        return Exit.OK if name is None and not _any_live() else Exit.USAGE
+    if not is_live(run):
+        say(f"supervise: run {run.name} is not running")
+        return Exit.OK
+    attempt = run.latest()
+    _ask(run, now=now)
+    until = time.monotonic() + timeout_s
+    while is_live(run):
+        if time.monotonic() >= until:
+            say(f"supervise: run {run.name} has not ended after {timeout_s:.0f} s; see supervise status, or stop --now")
+            return Exit.INTERNAL
+        time.sleep(_LOOK_EVERY_S)
+    outcome = attempt.read("outcome") if attempt else None
+    if outcome and outcome.get("survivors"):
+        say(f"supervise: run {run.name}: {len(outcome['survivors'])} processes survived; see supervise logs and status")
+        return Exit.SURVIVORS
+    say(f"supervise: run {run.name} stopped" + (", verified" if outcome else ""))
+    return Exit.OK
+
+
+def _ask(run: Run, *, now: bool) -> None:
+    """A second signal escalates; a keeper that was left alone takes them as well."""
+    state = run.read_state()
+    target = living(state, "supervisor") or living(state, "keeper")
+    if target is None or target.pid == os.getpid():
+        return
+    for _ in range(2 if now else 1):
+        if signals.send(target, signal.SIGTERM) is signals.Sent.REFUSED:
+            say(f"supervise: {target} of run {run.name} belongs to another user")
+        time.sleep(_LOOK_EVERY_S if now else 0)
+
+
+def _any_live() -> bool:
+    from supervise.verbs.select import store
+
+    return any(is_live(run) for run in store().runs())
