@@ -16,7 +16,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
-# vLLM wraps the standard streams of its processes: every line, logged or printed, starts with the process. Ray does too.
+# vLLM wraps the standard streams of its processes: every line, logged or printed, names its process. Ray does too.
 _PROCESS = re.compile(r"\((?P<process>[\w.:-]+)(?: rank=\d+)? pid=(?P<pid>\d{1,10})(?:, ip=[\d.:a-f]+)?\) ?")
 # vLLM's logger: `ERROR 11-30 05:27:01 [core.py:1510] text`; before 0.7 the bracket before the file name was missing.
 _VLLM = re.compile(

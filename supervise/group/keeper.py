@@ -53,8 +53,11 @@ class Keeper:
     def run(self) -> None:
         """Serve one attempt, from the spawn request to the empty group."""
         wakeup = _wake_on_signals()
-        while not self._finished():
-            self._wait(wakeup, self._step())
+        while True:
+            delay = self._step()
+            if self._finished():
+                break
+            self._wait(wakeup, delay)
             self._reap()
         self._report_end()
 

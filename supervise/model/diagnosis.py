@@ -125,8 +125,8 @@ class Fatal:
 class End:
     """How the leader ended, as far as the kernel and our own doing can tell.
 
-    `code` is the exit code, `signal` the signal that killed it; both None while it lives. `sent` are the signals we sent
-    to the group: 137 proves nothing by itself. `requested` is True if the stop was asked of us.
+    `code` is the exit code, `signal` the signal that killed it; both None while it lives. `sent` are the signals we
+    sent to the group: 137 proves nothing by itself. `requested` is True if the stop was asked of us.
     """
 
     code: int | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from supervise.model.need import MemoryRule
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -37,12 +39,36 @@ class ReadyRule:
 
 @dataclass(frozen=True, slots=True)
 class FlagSpec:
-    """Where a value comes from: flags (canonical dashes), environment variables, position, default."""
+    """Where a value comes from, first match wins: flags, environment variables, position, another value, default.
+
+    `flags` are spelled with dashes. `positional` counts the words that belong to no flag, from 0. `fallback` names
+    another value of the same profile.
+    """
 
     flags: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     positional: int | None = None
+    fallback: str | None = None
     default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PortRule:
+    """A port that the engine binds on this host.
+
+    `value` and `host` name values of the profile; a `host` of None is all interfaces. `when` are flags of which every
+    one must be given, `unless` flags of which none may be. `multi_node` asks for more than one node, `first_node` for
+    rank 0. `count` names the value that says how many consecutive ports there are.
+    """
+
+    role: str
+    value: str
+    host: str | None = None
+    count: str | None = None
+    when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    multi_node: bool = False
+    first_node: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +76,12 @@ class Profile:
     """One engine. See profiles/*.toml for the data and supervise/profiles/load.py for the schema and its errors.
 
     `titles` match the command line of a renamed process, whole; `protected` titles are never touched, whatever else
-    they match. `environment` is added to the server's unless the user set the variable; `{dir}` in it is the attempt's
-    private runtime directory, `{tmp}` the temporary directory before, `{user}` the user name. `signatures` names the
-    signature sets in profiles/signatures/.
+    they match. `title_prefix` is an environment variable that changes what comes before `::` in a title, and what it
+    is by default. `environment` is added to the server's unless the user set the variable; `{dir}` in it is the
+    attempt's private runtime directory, `{tmp}` the temporary directory before, `{user}` the user name. `signatures`
+    names the signature sets in profiles/signatures/. `switches` take no value and `lists` take several words; any other
+    flag takes one. `gpu_product` names the values whose product is the number of GPUs over all nodes, a factor of
+    `gpu_unless` only while its flag is not given.
     """
 
     name: str
@@ -61,10 +90,14 @@ class Profile:
     forms: tuple[Form, ...]
     values: dict[str, FlagSpec]
     switches: frozenset[str]
+    lists: frozenset[str]
     config_flags: tuple[str, ...]
+    ports: tuple[PortRule, ...]
     gpu_product: tuple[str, ...]
-    memory_rule: str | None
+    gpu_unless: dict[str, str]
+    memory_rule: MemoryRule | None
     titles: tuple[re.Pattern[str], ...]
+    title_prefix: tuple[str, str] | None
     protected: tuple[re.Pattern[str], ...]
     environment: dict[str, str]
     phases: tuple[PhaseRule, ...]

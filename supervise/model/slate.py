@@ -113,8 +113,22 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class StaleSocket:
+    """A Unix socket file that nobody listens on, where the server wants to: its bind would fail (errno 98)."""
+
+    path: str
+    file: FileId
+    uid: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One reading of the host. `lineage` holds ourselves and all our ancestors: never touched, whatever they match."""
+    """One reading of the host.
+
+    `lineage` holds ourselves and all our ancestors: never touched, whatever they match. `ages_s` are seconds by pid;
+    `serving` the TCP ports that engine processes listen on, by pid; `directories` those private directories of recorded
+    attempts that exist.
+    """
 
     host: HostId
     uid: int
@@ -125,6 +139,9 @@ class Snapshot:
     gpus: Gpus = Gpus(GpuStatus.ABSENT)
     segments: tuple[Segment, ...] = ()
     ages_s: dict[int, float] = field(default_factory=dict)
+    serving: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    stale_socket: StaleSocket | None = None
+    directories: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +160,19 @@ class Unlink:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveTree:
-    """Remove a private runtime directory of an ended attempt of ours."""
+class UnlinkSocket:
+    """Remove this socket file if it still is this very one and nobody listens on it."""
 
     path: str
+    file: FileId
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTree:
+    """Remove the private directory of an ended attempt of ours; `owner` is the marker id that must stand in it."""
+
+    path: str
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +182,7 @@ class Await:
     why: str
 
 
-Action = EndProcesses | Unlink | RemoveTree | Await
+Action = EndProcesses | Unlink | UnlinkSocket | RemoveTree | Await
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +219,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SlateResult:
-    """The slate, judged. `checks` are the sentences of what was verified; `obstacles` is empty if and only if clean.
+    """The slate, judged.
 
-    `gpus` is the last reading: what memory the launch began with.
+    `outcomes` are findings that something was done about, `obstacles` those that nothing may be done about, `remarks`
+    those that stand in nobody's way. `checks` are the sentences of what was verified. `gpus` is the last reading: what memory the launch began with.
     """
 
     run: str
@@ -209,4 +236,5 @@ class SlateResult:
     @property
     def clean(self) -> bool:
         """Whether a launch may follow."""
-        return not self.obstacles
+        done = all(outcome.verdict is Verdict.GONE for outcome in self.outcomes if outcome.finding.blocking)
+        return done and not self.obstacles

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from supervise.model.diagnosis import Diagnosis, FailureClass, Progress
 from supervise.model.exits import Exit
-from supervise.report.text import LABEL_WIDTH, duration, home, plural, printable, shorten, url
+from supervise.text import LABEL_WIDTH, duration, home, plural, printable, shorten, url
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from supervise.host.signals import name as signal_name
 from supervise.lifecycle import Cause, Done, Reason
 from supervise.model.diagnosis import Diagnosis
-from supervise.report.text import plural
+from supervise.text import plural
 
 if TYPE_CHECKING:
     from supervise.report.console import Console

@@ -12,7 +12,7 @@ import psutil
 from supervise.attempts.store import Run
 from supervise.group.members import living_below
 from supervise.host import procfs
-from supervise.report.text import duration, home
+from supervise.text import duration, home
 from supervise.runner.holder import living
 from supervise.verbs.select import choose, store
 

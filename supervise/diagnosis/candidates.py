@@ -1,0 +1,154 @@
+"""What could be the first cause, and which of it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from supervise.diagnosis.matching import Match
+from supervise.model.diagnosis import Line, Traceback
+
+_PER_RANK = 24
+# After readiness a cause is looked for this close to the death of the engine: what was longer ago, the server survived.
+# vLLM dumps its whole scheduler state in between, some 300 lines (VLLM_REAL.md section 3).
+_NEAR_LINES = 1000
+
+
+class Rank(IntEnum):
+    """How far inside a process sits. An error goes outwards: the innermost report is the first cause (FIELD.md B0)."""
+
+    WORKER = 0
+    ENGINE = 1
+    HELPER = 2
+    FRONT = 3
+    MAIN = 4
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether the server cannot live without that process."""
+        return self <= Rank.ENGINE
+
+
+# The names in the prefixes of vLLM and SGLang, in multiprocessing's `Process NAME:`, and in SGLang's headlines.
+_RANKS = (
+    (Rank.WORKER, re.compile(r"(?:Vllm|Ray)?Worker|rank\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker")),
+    (Rank.ENGINE, re.compile(r"EngineCore|Scheduler|scheduler")),
+    (Rank.HELPER, re.compile(r"DPCoordinator|VLLM_DP_Coordinator|Detokenizer|DataParallelController|\w*Process-\d")),
+    (Rank.FRONT, re.compile(r"A[Pp][Ii]Server|TokenizerManager|MultiTokenizerRouter")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A line that may be the first cause.
+
+    `headed` is True if the process announced its own death right before; `ready` if the server had been up by then.
+    """
+
+    line: Line
+    rank: Rank
+    match: Match | None = None
+    traceback: Traceback | None = None
+    phase: str | None = None
+    ready: bool = False
+    headed: bool = False
+
+    @property
+    def process(self) -> str | None:
+        """Who printed it."""
+        return (self.traceback.process if self.traceback else None) or self.line.process
+
+    @property
+    def strong(self) -> bool:
+        """Whether it ends a server by itself: a raised exception, or a signature that is fatal."""
+        return self.traceback is not None or (self.match is not None and self.match.signature.fatal)
+
+
+class Candidates:
+    """Keeps candidates within a bound however long the log is, and chooses among them."""
+
+    def __init__(self) -> None:
+        self._by_rank: dict[Rank, list[Candidate]] = {}
+
+    def add(self, new: Candidate, *, dying: bool) -> None:
+        """Take one more.
+
+        Before readiness and once the engine is dying the earliest are kept, in between the latest: a server lives
+        through many errors. Of one traceback, or of a chain of them, only one becomes a candidate: the first, or the
+        first that a signature knows.
+
+        Args:
+            new: the candidate, later in the log than all before.
+            dying: whether the engine has announced its death.
+        """
+        kept = self._by_rank.setdefault(new.rank, [])
+        if new.ready:
+            kept[:] = [each for each in kept if each.ready]
+        twin = next((index for index, each in enumerate(kept) if _same_failure(each, new)), None)
+        if twin is not None:
+            if kept[twin].match is None and new.match is not None:
+                kept[twin] = replace(new, headed=new.headed or kept[twin].headed)
+            return
+        if len(kept) >= _PER_RANK and new.ready and not dying:
+            del kept[0]
+        if len(kept) < _PER_RANK:
+            kept.append(new)
+
+    def best(self, *, ready: bool, death: int) -> Candidate | None:
+        """Choose the first cause.
+
+        Args:
+            ready: whether the server had been up.
+            death: the number of the line at which the engine announced its death, or of the last line.
+
+        Returns:
+            The innermost process's earliest; None if there is no candidate.
+        """
+        return min(self._eligible(ready, death), key=_precedence, default=None)
+
+    def _eligible(self, ready: bool, death: int) -> Iterable[Candidate]:
+        listed = [each for kept in self._by_rank.values() for each in kept]
+        if not ready:
+            return listed
+        return [each for each in listed if each.ready and each.line.number >= death - _NEAR_LINES]
+
+
+def rank_of(line: Line, traceback: Traceback | None) -> Rank:
+    """Say how far inside a line comes from.
+
+    Args:
+        line: the line.
+        traceback: the traceback that it belongs to, if any.
+
+    Returns:
+        The rank by the process's name, or else by the headline. Native code prints without either, past Python's
+        streams: a line without prefix and traceback is taken for the innermost.
+    """
+    name = (traceback.process if traceback else None) or line.process
+    if name:
+        return _rank(name) or Rank.MAIN
+    if traceback is None:
+        return Rank.MAIN if line.record else Rank.WORKER
+    header = traceback.header.text if traceback.header else ""
+    return (_rank(header) or Rank.MAIN) if " hit an exception" in header else Rank.MAIN
+
+
+def _rank(name: str) -> Rank | None:
+    return next((rank for rank, pattern in _RANKS if pattern.match(name)), None)
+
+
+def _same_failure(known: Candidate, new: Candidate) -> bool:
+    before, now = known.traceback, new.traceback
+    if before is None or now is None or (before.process, before.pid) != (now.process, now.pid):
+        return False
+    return before is now or (now.chain > before.chain and before.header is now.header)
+
+
+def _precedence(candidate: Candidate) -> tuple[bool, Rank, bool, int]:
+    return (not candidate.strong, candidate.rank, not _certain(candidate), candidate.line.number)
+
+
+def _certain(candidate: Candidate) -> bool:
+    return candidate.headed or (candidate.match is not None and candidate.match.signature.fatal)

@@ -1,0 +1,124 @@
+"""What to say of a server that ended and printed no cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from signal import SIGABRT, SIGBUS, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSEGV, SIGTERM, Signals
+from typing import NamedTuple
+
+from supervise.diagnosis.matching import Match
+from supervise.model.diagnosis import End, FailureClass
+
+_NATIVE_CRASH = (SIGSEGV, SIGBUS, SIGABRT)
+_CODE = re.compile(r"-?\d+")
+
+
+class Explanation(NamedTuple):
+    """Class, meaning and advice of an end."""
+
+    failure: FailureClass
+    meaning: str
+    advice: tuple[str, ...] = ()
+
+
+def explain(end: End, echoes: Sequence[Match]) -> Explanation:
+    """Explain an end from what the kernel said of it and from the echoes that the cause left in the log.
+
+    Args:
+        end: how the leader ended.
+        echoes: matches of lines that report a failure without its cause, in order.
+
+    Returns:
+        What can be said. It never claims more than that: a SIGKILL has many senders.
+    """
+    if child := _dead_child(echoes):
+        return child
+    if echoes:
+        failure, meaning, advice = _of_leader(end)
+        echo = echoes[0]
+        return Explanation(failure, f"No process printed a cause. {echo.meaning} {meaning}", (*echo.advice, *advice))
+    return _of_leader(end)
+
+
+def _dead_child(echoes: Sequence[Match]) -> Explanation | None:
+    """The first child of which an echo tells the signal that killed it."""
+    for echo in echoes:
+        code = echo.groups.get("code", "")
+        if _CODE.fullmatch(code) and int(code) < 0:
+            return _child(echo.groups.get("who", "a child process"), -int(code))
+    return None
+
+
+def _child(who: str, signum: int) -> Explanation:
+    failure, why, advice = _of_signal(signum, ours=False)
+    return Explanation(failure, f"{who} was killed by {_name(signum)} and printed no cause. {why}", advice)
+
+
+def _of_leader(end: End) -> Explanation:
+    where = f" in phase {end.phase}" if end.phase and not end.ready else ""
+    if end.signal is not None:
+        failure, why, advice = _of_signal(end.signal, ours=end.signal in end.sent)
+        sender = "sent by us" if end.signal in end.sent else "not sent by us"
+        return Explanation(failure, f"The server was killed by {_name(end.signal)}, {sender}{where}. {why}", advice)
+    if end.code is None:
+        return Explanation(FailureClass.UNKNOWN, f"The server has not ended{where} and its log names no cause.")
+    if end.code == 0:
+        when = "after it had been ready" if end.ready else f"before it was ready{where}"
+        return Explanation(
+            FailureClass.UNKNOWN,
+            f"The server ended by itself with status 0, {when}; a server that exits has failed. No cause is in its log.",
+        )
+    return _of_code(end.code, where)
+
+
+def _of_code(code: int, where: str) -> Explanation:
+    if code > 128 and _name(code - 128) != f"signal {code - 128}":
+        failure, why, advice = _of_signal(code - 128, ours=False)
+        said = f"The server exited with {code}{where}, as a shell does for a command killed by {_name(code - 128)}."
+        return Explanation(failure, f"{said} {why}", advice)
+    return Explanation(
+        FailureClass.UNKNOWN,
+        f"The server exited with {code}{where} and its log names no cause.",
+        ("Read the end of the log: what is printed there matches no known failure.",),
+    )
+
+
+def _of_signal(signum: int, *, ours: bool) -> Explanation:
+    if ours:
+        return Explanation(FailureClass.UNKNOWN, "The log names no cause before it.")
+    if signum == SIGKILL:
+        return Explanation(
+            FailureClass.UNKNOWN,
+            "That proves no sender: the kernel's OOM killer, an operator, a container runtime, or the engine itself "
+            "(SGLang's launcher kills itself when a child fails).",
+            (
+                "Look for `Out of memory: Killed process` in `dmesg -T` or `journalctl -k`.",
+                "Look at `oom_kill` in the cgroup's memory.events.",
+                "If it was memory: the host's, not the GPU's. Weights pass through it while loading.",
+            ),
+        )
+    if signum in _NATIVE_CRASH:
+        return Explanation(FailureClass.TRANSIENT, _CRASHES[signum], _CRASH_ADVICE[signum])
+    if signum in (SIGTERM, SIGINT, SIGHUP, SIGQUIT):
+        return Explanation(FailureClass.UNKNOWN, "Somebody asked it to end: a person, a job scheduler, a terminal.")
+    return Explanation(FailureClass.UNKNOWN, "The log names no cause.")
+
+
+_CRASHES: dict[int, str] = {
+    SIGSEGV: "Native code touched memory that is not its own: a kernel library, a driver, an extension.",
+    SIGBUS: "A mapped page could not be backed, which nearly always means that /dev/shm is full.",
+    SIGABRT: "Native code gave up: a failed C++ assertion, an uncaught C++ exception, NCCL's watchdog.",
+}
+_CRASH_ADVICE: dict[int, tuple[str, ...]] = {
+    SIGSEGV: ("Read the native frames in the log, if any; the kernel log may show an Xid of the GPU at that time.",),
+    SIGBUS: ("Check `df -h /dev/shm`; in a container raise --shm-size or use --ipc=host.",),
+    SIGABRT: ("Look for `terminate called` or `what():` in the log.",),
+}
+
+
+def _name(signum: int) -> str:
+    try:
+        return Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"

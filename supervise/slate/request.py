@@ -1,0 +1,46 @@
+"""What a clean slate is asked for, and its seams to the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from supervise.host import nvml, procfs, shm, sockets
+from supervise.model.need import Need
+from supervise.model.process import HostId, Process
+from supervise.model.profile import Profile
+from supervise.model.slate import Gpus, PortReading, Record, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class SlateRequest:
+    """A slate to be cleaned.
+
+    `need` is None when only leftovers of the run are of interest. `deadline_s` bounds everything together, in seconds;
+    `cancelled` is asked between steps.
+    """
+
+    run: str
+    need: Need | None
+    profiles: tuple[Profile, ...]
+    records: tuple[Record, ...] = ()
+    deadline_s: float = 100.0
+    dry_run: bool = False
+    cancelled: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the slate reads; tests put other readers here."""
+
+    scan: Callable[[], dict[int, Process]] = procfs.scan
+    lineage: Callable[[], frozenset[int]] = procfs.lineage
+    host_id: Callable[[], HostId] = procfs.host_id
+    namespace: Callable[[int], int | None] = procfs.pid_namespace
+    probe_port: Callable[[str, int], PortReading] = sockets.probe_port
+    listeners: Callable[[int], tuple[int, ...]] = sockets.listeners
+    gpus: Callable[[], Gpus] = nvml.read
+    segments: Callable[[], tuple[Segment, ...]] = shm.segments
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = field(default=time.sleep)

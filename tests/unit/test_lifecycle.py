@@ -1,0 +1,132 @@
+"""The lifecycle as tables and properties: no clock, no process."""
+
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervise import lifecycle as life
+from supervise.lifecycle import Cause, Effect, Reason
+from supervise.model.diagnosis import Diagnosis, FailureClass
+from supervise.model.exits import Exit
+
+TERM, INT = signal.SIGTERM, signal.SIGINT
+ASKED = Reason(Cause.ASKED, signum=TERM)
+
+
+def diagnosis(failure: FailureClass) -> Diagnosis:
+    return Diagnosis("boom", 1, "Worker", None, failure, None, "", ())
+
+
+TRANSITIONS = [
+    (life.Sweeping(), life.SlateCleaned(), life.Starting(), (Effect.LAUNCH,)),
+    (life.Sweeping(), life.SlateRefused(), life.Done(Exit.SLATE), ()),
+    (life.Sweeping(), life.StopAsked(INT), life.Done(130, reraise=INT), (Effect.CANCEL_SLATE,)),
+    (life.Starting(), life.Agreed(), life.Ready(), (Effect.ANNOUNCE_READY,)),
+    (life.Starting(fatal=True), life.Agreed(), life.Ready(fatal=True), (Effect.ANNOUNCE_READY,)),
+    (life.Starting(), life.FatalSeen(), life.Starting(fatal=True), (Effect.ARM_LINGER,)),
+    (life.Ready(), life.FatalSeen(), life.Ready(fatal=True), (Effect.ARM_LINGER,)),
+    (life.Starting(fatal=True), life.FatalSeen(), life.Starting(fatal=True), ()),
+    (life.Starting(), life.LingerExpired(), life.Starting(), ()),
+    (life.Starting(fatal=True), life.LingerExpired(), life.Stopping(Reason(Cause.FATAL)), (Effect.STOP_GROUP,)),
+    (life.Starting(), life.StartExpired(), life.Stopping(Reason(Cause.NOT_READY)), (Effect.STOP_GROUP,)),
+    (life.Ready(), life.StartExpired(), life.Ready(), ()),
+    (life.Ready(), life.Agreed(), life.Ready(), ()),
+    (life.Starting(), life.StopAsked(TERM), life.Stopping(ASKED), (Effect.STOP_GROUP,)),
+    (life.Starting(), life.LeaderExited(1), life.Killing(Reason(Cause.DIED, status=1)), ()),
+    (life.Ready(), life.LeaderExited(0), life.Killing(Reason(Cause.DIED, status=0, was_ready=True)), ()),
+    (life.Ready(), life.KeeperLost(), life.Killing(Reason(Cause.KEEPER_LOST, was_ready=True)), (Effect.ADOPT_GROUP,)),
+    (life.Stopping(ASKED), life.StopAsked(INT), life.Killing(ASKED), (Effect.ESCALATE,)),
+    (life.Stopping(ASKED), life.LeaderExited(0), life.Killing(Reason(Cause.ASKED, TERM, 0)), ()),
+    (life.Stopping(ASKED), life.FatalSeen(), life.Stopping(ASKED), ()),
+    (life.Stopping(ASKED), life.KeeperLost(), life.Killing(ASKED), (Effect.ADOPT_GROUP,)),
+    (life.Killing(ASKED), life.StopAsked(TERM), life.Killing(ASKED), (Effect.ESCALATE,)),
+    (life.Killing(ASKED), life.GroupEnded(0), life.Verifying(ASKED, 0), (Effect.VERIFY,)),
+    (life.Verifying(ASKED, 0), life.Verified(), life.Done(143, reraise=TERM), ()),
+    (life.Verifying(ASKED, 2), life.Verified(), life.Done(Exit.SURVIVORS), ()),
+    (life.Verifying(ASKED, 0), life.Verified(held=1), life.Done(Exit.SURVIVORS), ()),
+    (life.Verifying(ASKED, 0), life.StopAsked(TERM), life.Verifying(ASKED, 0), ()),
+    (
+        life.Starting(),
+        life.LaunchFailed(2),
+        life.Verifying(Reason(Cause.NOT_LAUNCHED, status=2), 0),
+        (Effect.VERIFY,),
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "event", "after", "effects"), TRANSITIONS)
+def test_transition(state, event, after, effects):
+    assert life.step(state, event) == life.Step(after, effects)
+
+
+@pytest.mark.parametrize(
+    ("reason", "failure", "survivors", "status"),
+    [
+        (Reason(Cause.DIED, status=0), FailureClass.UNKNOWN, 0, Exit.ENDED_BY_ITSELF),
+        (Reason(Cause.DIED, status=0), FailureClass.DETERMINISTIC, 0, Exit.DETERMINISTIC),
+        (Reason(Cause.DIED, status=7), FailureClass.TRANSIENT, 0, 7),
+        (Reason(Cause.DIED, status=-9), FailureClass.UNKNOWN, 0, 137),
+        (Reason(Cause.DIED, status=2), FailureClass.DETERMINISTIC, 0, Exit.DETERMINISTIC),
+        (Reason(Cause.FATAL), FailureClass.TRANSIENT, 0, Exit.HUNG),
+        (Reason(Cause.FATAL), FailureClass.DETERMINISTIC, 0, Exit.DETERMINISTIC),
+        (Reason(Cause.NOT_READY), FailureClass.UNKNOWN, 0, Exit.NOT_READY),
+        (Reason(Cause.KEEPER_LOST), FailureClass.DETERMINISTIC, 0, Exit.INTERNAL),
+        (Reason(Cause.NOT_LAUNCHED, status=2), FailureClass.UNKNOWN, 0, Exit.NOT_FOUND),
+        (Reason(Cause.NOT_LAUNCHED, status=8), FailureClass.UNKNOWN, 0, Exit.CANNOT_EXECUTE),
+        (ASKED, FailureClass.DETERMINISTIC, 0, 143),
+        (ASKED, FailureClass.UNKNOWN, 1, Exit.SURVIVORS),
+    ],
+)
+def test_exit_status(reason, failure, survivors, status):
+    assert life.conclude(reason, diagnosis(failure), survivors).status == status
+
+
+EVENTS = st.one_of(
+    st.sampled_from(
+        [
+            life.SlateCleaned(),
+            life.SlateRefused(),
+            life.Agreed(),
+            life.FatalSeen(),
+            life.LingerExpired(),
+            life.StartExpired(),
+            life.KeeperLost(),
+            life.Verified(),
+            life.LaunchFailed(13),
+        ]
+    ),
+    st.builds(life.StopAsked, st.sampled_from([TERM, INT, signal.SIGHUP])),
+    st.builds(life.LeaderExited, st.integers(-31, 255)),
+    st.builds(life.GroupEnded, st.integers(0, 3)),
+)
+
+
+@given(st.lists(EVENTS, max_size=30))
+def test_no_history_launches_twice_or_ends_well_with_survivors(events):
+    """Whatever happens in whatever order: one launch, and status 0 never."""
+    state: life.State = life.Sweeping()
+    launches = 0
+    for event in events:
+        step = life.step(state, event)
+        launches += step.effects.count(Effect.LAUNCH)
+        if isinstance(state, life.Verifying) and state.survivors and isinstance(step.state, life.Done):
+            assert step.state.status == Exit.SURVIVORS
+        state = step.state
+    assert launches <= 1
+    assert not isinstance(state, life.Done) or state.status != 0
+
+
+@given(st.lists(EVENTS, max_size=20))
+def test_a_group_is_never_left_before_it_has_ended(events):
+    """Between a launch and Done there is always a GroupEnded, or the launch failed."""
+    state: life.State = life.Sweeping()
+    launched = ended = False
+    for event in events:
+        before, step = state, life.step(state, event)
+        launched = launched or Effect.LAUNCH in step.effects
+        ended = ended or (isinstance(step.state, life.Verifying) and not isinstance(before, life.Verifying))
+        state = step.state
+    if launched and isinstance(state, life.Done):
+        assert ended
