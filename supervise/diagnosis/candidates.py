@@ -63,7 +63,16 @@ class Candidate:
     @property
     def strong(self) -> bool:
         """Whether it ends a server by itself: a raised exception, or a signature that is fatal."""
-        return self.traceback is not None or (self.match is not None and self.match.signature.fatal)
+        return self.traceback is not None or self._fatal
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is known to have ended the server, not only to look like it."""
+        return self.headed or self._fatal
+
+    @property
+    def _fatal(self) -> bool:
+        return self.match is not None and self.match.signature.fatal
 
 
 class Candidates:
@@ -91,8 +100,8 @@ class Candidates:
             if kept[twin].match is None and new.match is not None:
                 kept[twin] = replace(new, headed=new.headed or kept[twin].headed)
             return
-        if len(kept) >= _PER_RANK and new.ready and not dying:
-            del kept[0]
+        if len(kept) >= _PER_RANK:
+            _make_room(kept, new, dying=dying)
         if len(kept) < _PER_RANK:
             kept.append(new)
 
@@ -139,6 +148,15 @@ def _rank(name: str) -> Rank | None:
     return next((rank for rank, pattern in _RANKS if pattern.match(name)), None)
 
 
+def _make_room(kept: list[Candidate], new: Candidate, *, dying: bool) -> None:
+    """Let go of the earliest while the server lives on, or of an uncertain one for one that is certain."""
+    drop = 0 if new.ready and not dying else None
+    if drop is None and new.certain:
+        drop = next((index for index, each in enumerate(kept) if not each.certain), None)
+    if drop is not None:
+        del kept[drop]
+
+
 def _same_failure(known: Candidate, new: Candidate) -> bool:
     before, now = known.traceback, new.traceback
     if before is None or now is None or (before.process, before.pid) != (now.process, now.pid):
@@ -147,8 +165,4 @@ def _same_failure(known: Candidate, new: Candidate) -> bool:
 
 
 def _precedence(candidate: Candidate) -> tuple[bool, Rank, bool, int]:
-    return (not candidate.strong, candidate.rank, not _certain(candidate), candidate.line.number)
-
-
-def _certain(candidate: Candidate) -> bool:
-    return candidate.headed or (candidate.match is not None and candidate.match.signature.fatal)
+    return (not candidate.strong, candidate.rank, not candidate.certain, candidate.line.number)

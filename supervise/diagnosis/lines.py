@@ -24,7 +24,7 @@ _VLLM = re.compile(
 )
 # SGLang's logger has no level word: `[2026-11-30 05:27:01 DP0 TP1] text`.
 _SGLANG = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?(?P<ranks>(?: [A-Z_]+\d+)*)\] ?")
-# torch's exception hook: `[rank0]: text`. Its C++ log lines (`[rank0]:[E1130 …`) are left whole.
+# torch, from its exception hook (`[rank0]: text`) and from C++ (`[rank0]:[E1130 … a.cpp:6] text`).
 _TORCH = re.compile(r"\[(?P<rank>rank\d{1,6})\]: ?")
 # uvicorn pads the level to ten columns.
 _UVICORN = re.compile(rf"(?P<level>{_LEVEL}|TRACE): +")

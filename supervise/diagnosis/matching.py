@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from supervise.model.diagnosis import Line, Role, Signature, SignatureSet, Trap
 
@@ -12,7 +13,9 @@ QUIET = frozenset({"TRACE", "DEBUG", "INFO"})
 """Levels that no cause is logged at: requests are, and what users send may read like any error."""
 
 _Entry = TypeVar("_Entry", Signature, Trap)
-_Table = tuple[tuple[str, tuple[_Entry, ...]], ...]
+# Literals are grouped under gates, pieces of five characters that they share ("Error", "ailed"): some 40 instead of 180
+# look-ups for a line that holds none, which is nearly every line.
+_GATE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,48 @@ class Match:
         return tuple(text.format_map(self.groups) for text in self.signature.advice)
 
 
+class _Table(Generic[_Entry]):
+    """Entries by their literals."""
+
+    def __init__(self, entries: Iterable[_Entry]) -> None:
+        by_literal: dict[str, list[_Entry]] = {}
+        for entry in entries:
+            for literal in entry.literals:
+                by_literal.setdefault(literal, []).append(entry)
+        self._gates = [
+            (gate, [(literal, by_literal[literal]) for literal in literals])
+            for gate, literals in group_by_gate(by_literal)
+        ]
+
+    def near(self, text: str) -> list[tuple[str, list[_Entry]]]:
+        """The literals that a text holds, with their entries."""
+        return [found for gate, listed in self._gates if gate in text for found in listed if found[0] in text]
+
+
+def group_by_gate(literals: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Group literals under few short pieces of them.
+
+    Args:
+        literals: any strings.
+
+    Returns:
+        Pairs of a piece and the literals that hold it; every literal is in exactly one group.
+    """
+    left = set(literals)
+    groups: list[tuple[str, list[str]]] = []
+    while left:
+        counts = Counter(piece for literal in left for piece in _pieces(literal))
+        gate, _ = max(counts.items(), key=lambda counted: (counted[1], counted[0]))
+        held = sorted(literal for literal in left if gate in literal)
+        groups.append((held[0] if len(held) == 1 else gate, held))
+        left.difference_update(held)
+    return groups
+
+
+def _pieces(literal: str) -> set[str]:
+    return {literal[at : at + _GATE] for at in range(max(1, len(literal) - _GATE + 1))}
+
+
 class Matcher:
     """Matches lines against signatures, traps first.
 
@@ -46,9 +91,9 @@ class Matcher:
     """
 
     def __init__(self, signatures: SignatureSet) -> None:
-        self._all = _by_literal(signatures.signatures)
-        self._context = _by_literal(each for each in signatures.signatures if each.role is Role.CONTEXT)
-        self._traps = _by_literal(signatures.traps)
+        self._all = _Table(signatures.signatures)
+        self._context = _Table(each for each in signatures.signatures if each.role is Role.CONTEXT)
+        self._traps = _Table(signatures.traps)
 
     def find(self, line: Line) -> Match | None:
         """Find the signature that a line matches.
@@ -61,29 +106,18 @@ class Matcher:
             for a line that a trap hides, and for one logged as information unless it is mere context.
         """
         text = line.text
-        table = self._context if line.level in QUIET else self._all
-        hit = [(len(literal), entries) for literal, entries in table if literal in text]
-        if not hit or self.hides(line):
+        near = (self._context if line.level in QUIET else self._all).near(text)
+        if not near or self.hides(line):
             return None
-        hit.sort(key=lambda found: -found[0])
-        return next(filter(None, (_match(each, text) for _, entries in hit for each in entries)), None)
+        near.sort(key=lambda held: -len(held[0]))
+        return next(filter(None, (_match(each, text) for _, entries in near for each in entries)), None)
 
     def hides(self, line: Line) -> bool:
         """Whether a line is a known trap: it looks fatal and is not."""
         text = line.text
-        return any(
-            trap.pattern.search(text) is not None for literal, traps in self._traps if literal in text for trap in traps
-        )
+        return any(trap.pattern.search(text) for _, traps in self._traps.near(text) for trap in traps)
 
 
 def _match(signature: Signature, text: str) -> Match | None:
     found = signature.pattern.search(text)
     return Match(signature, found.groupdict(default="unknown")) if found else None
-
-
-def _by_literal(entries: Iterable[_Entry]) -> _Table[_Entry]:
-    table: dict[str, list[_Entry]] = {}
-    for entry in entries:
-        for literal in entry.literals:
-            table.setdefault(literal, []).append(entry)
-    return tuple((literal, tuple(listed)) for literal, listed in table.items())

@@ -22,7 +22,7 @@ def required_literal(pattern: re.Pattern[str]) -> str | None:
         The substring; None if there is none of three characters or more.
     """
     source = pattern.pattern
-    if pattern.flags & (re.IGNORECASE | re.VERBOSE) or "|" in _outside_groups(source) or "(?i" in source:
+    if pattern.flags & (re.IGNORECASE | re.VERBOSE) or "|" in _outside_groups(source):
         return None
     runs = _runs(_outside_groups(source))
     longest = max(runs, key=len, default="")

@@ -56,8 +56,8 @@ class FlagSpec:
 class PortRule:
     """A port that the engine binds on this host.
 
-    `value` and `host` name values of the profile; a `host` of None is all interfaces. `when` are flags of which every
-    one must be given, `unless` flags of which none may be. `multi_node` asks for more than one node, `first_node` for
+    `value` and `host` name values of the profile; a `host` of None is all interfaces. `when` are values of which every
+    one must be given by a flag, `unless` values of which none may be. `multi_node` asks for more than one node, `first_node` for
     rank 0. `count` names the value that says how many consecutive ports there are.
     """
 
@@ -80,8 +80,8 @@ class Profile:
     is by default. `environment` is added to the server's unless the user set the variable; `{dir}` in it is the
     attempt's private runtime directory, `{tmp}` the temporary directory before, `{user}` the user name. `signatures`
     names the signature sets in profiles/signatures/. `switches` take no value and `lists` take several words; any other
-    flag takes one. `gpu_product` names the values whose product is the number of GPUs over all nodes, a factor of
-    `gpu_unless` only while its flag is not given.
+    flag takes one. `gpu_product` names the values whose product is the number of GPUs over all nodes, each one
+    in `gpu_unless` only while the value it maps to is not given by a flag.
     """
 
     name: str

@@ -20,7 +20,7 @@ _PLACEHOLDERS = ("dir", "tmp", "user")
 VALUES = (
     "host", "port", "uds", "model", "served", "devices", "device", "device_base", "device_step", "fraction",
     "tp", "pp", "pcp", "dp", "dp_local", "ep", "nodes", "node_rank", "tls", "supervisor_port", "master_port",
-    "grpc_port", "bootstrap_port", "nccl_port", "init_address",
+    "grpc_port", "nccl_port", "init_address", "headless", "multi_port", "dp_rank", "dp_attention",
 )  # fmt: skip
 """The names that a value of a profile may have."""
 
@@ -151,8 +151,8 @@ def _port(table: Table, values: dict[str, FlagSpec]) -> PortRule:
         value=value or table.text("value"),
         host=table.choice("host", values),
         count=table.choice("count", values),
-        when=table.flags("when"),
-        unless=table.flags("unless"),
+        when=_named(table, "when", values),
+        unless=_named(table, "unless", values),
         multi_node=table.truth("multi_node"),
         first_node=table.truth("first_node"),
     )
@@ -172,7 +172,7 @@ def _unless(table: Table, values: dict[str, FlagSpec]) -> dict[str, str]:
     for name in table.keys():
         if name not in values:
             raise table.error(name, "is not a value of this profile", ", ".join(values))
-    return {name: table.text(name) for name in table.keys()}
+    return {name: table.choice(name, values) or table.text(name) for name in table.keys()}
 
 
 def _rule(table: Table) -> MemoryRule | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from supervise.diagnosis.lines import parse
-from supervise.diagnosis.matching import Matcher
+from supervise.diagnosis.matching import Matcher, group_by_gate
 from supervise.diagnosis.verdict import Diagnoser
 from supervise.model.diagnosis import FailureClass, Role, Signature, SignatureSet, Trap
 from supervise.profiles.errors import ProfileError
@@ -102,6 +104,13 @@ def test_no_pattern_is_slow_on_hostile_text() -> None:
             entry.pattern.search(entry.literals[0] + sample)
             entry.pattern.search(sample + entry.literals[0])
         assert time.perf_counter() - began < 0.5, entry.id
+
+
+@given(st.lists(st.text("ab: ", min_size=1, max_size=12), max_size=40))
+def test_gates_hold_every_literal_once_and_let_none_through_unseen(literals: list[str]) -> None:
+    groups = group_by_gate(literals)
+    assert sorted(each for _, held in groups for each in held) == sorted(set(literals))
+    assert all(gate in literal for gate, held in groups for literal in held)
 
 
 GOOD = """

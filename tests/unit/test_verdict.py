@@ -23,7 +23,9 @@ from supervise.profiles.signatures import load_signatures
 CORPUS = Path(__file__).parent.parent / "corpus"
 CASES = sorted(path.parent.name for path in CORPUS.glob("*/expect.json"))
 SIGNATURES = load_signatures(["python", "host", "cuda", "nccl", "hub", "vllm", "sglang"])
-READY = ReadyRule((re.compile(r"Application startup complete\."), re.compile("The server is fired up and ready to roll!")))
+READY = ReadyRule(
+    (re.compile(r"Application startup complete\."), re.compile("The server is fired up and ready to roll!"))
+)
 
 
 def expectation(name: str) -> dict[str, Any]:
@@ -173,7 +175,11 @@ def test_an_unknown_failure_is_named_from_its_traceback() -> None:
 
 
 def test_source_lines_in_a_traceback_are_not_taken_for_messages() -> None:
-    body = ("Traceback (most recent call last):", '  File "x.py", line 3, in f', "    Value error, No available memory for the cache blocks.")
+    body = (
+        "Traceback (most recent call last):",
+        '  File "x.py", line 3, in f',
+        "    Value error, No available memory for the cache blocks.",
+    )
     assert conclude(*body, "LookupError: x").signature is None
 
 
@@ -229,7 +235,10 @@ def test_a_dead_child_is_named_with_its_signal() -> None:
 
 
 def test_sglang_killing_itself_is_not_taken_for_the_oom_killer() -> None:
-    diagnosis = conclude("[2026-11-30 05:00:00] Received sigquit from a child process. It usually means the child failed.", end=End(signal=9))
+    diagnosis = conclude(
+        "[2026-11-30 05:00:00] Received sigquit from a child process. It usually means the child failed.",
+        end=End(signal=9),
+    )
     assert "launcher kills itself" in diagnosis.meaning
 
 
@@ -242,12 +251,19 @@ def test_after_a_stop_that_was_asked_for_nothing_is_a_crash() -> None:
 @pytest.mark.parametrize("ready", [False, True])
 def test_memory_is_bounded_and_the_cause_is_kept(ready: bool) -> None:
     noise = [line for i in range(2000) for line in engine(*TRACEBACK, f"LookupError: {i}")]
-    lines = said(*([READY_LINE] if ready else []), *noise, *engine("EngineCore encountered a fatal error.", *TRACEBACK, "LookupError: last"))
+    lines = said(
+        *([READY_LINE] if ready else []),
+        *noise,
+        *engine("EngineCore encountered a fatal error.", *TRACEBACK, "LookupError: last"),
+    )
     diagnosis, _ = run(lines, End(code=1))
     assert diagnosis.text == "LookupError: last"
 
 
-@given(st.lists(st.sampled_from([line.raw for name in CASES[:8] for line in lines_of(name)][::7]), max_size=60), st.integers(-3, 300))
+@given(
+    st.lists(st.sampled_from([line.raw for name in CASES[:8] for line in lines_of(name)][::7]), max_size=60),
+    st.integers(-3, 300),
+)
 def test_any_mixture_of_lines_gives_a_diagnosis(raws: list[str], code: int) -> None:
     diagnosis = conclude(*raws, end=End(code=code))
     assert diagnosis.meaning

@@ -1,0 +1,221 @@
+"""The stand-in's main process: loads in phases, serves, and misbehaves as told."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import socket
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from multiprocessing.shared_memory import SharedMemory
+
+from supervise.demo import lines, web
+from supervise.demo.family import ENGINE, Family, engine, escape
+
+# Share of the loading time that each phase takes.
+PHASES = {"imports": 0.1, "config": 0.1, "engine": 0.2, "load": 0.4, "compile": 0.1, "cache": 0.1, "ready": 0.0}
+
+_AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_SHARDS = 3
+_FOREVER_S = 1e8
+
+
+class Ended(Exception):  # noqa: N818 - an outcome, not an error
+    """The server ends with this exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Server:
+    """One stand-in server, from its first line to its exit status.
+
+    Args:
+        options: what `supervise.demo.server.parse` returns.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._log = lines.Log()
+        self._socket: socket.socket | None = None
+        self._segment: SharedMemory | None = None
+        self._ipc: list[socket.socket] = []
+        self._terms_to_lose = 1 if options.lose_first_term else 0
+        self._ready = False
+        self._awaiting = False
+        self._family = Family(self._tell, self._release)
+
+    def run(self) -> int:
+        """Load and serve; returns the exit status."""
+        if self._options.ignore_term:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._tell(f"leader {os.getpid()}")
+        try:
+            self._load_in_phases()
+            self._tell("ready")
+            self._serve()
+        except Ended as ended:
+            self._family.kill_engine()
+            return ended.status
+        return 0
+
+    def _load_in_phases(self) -> None:
+        steps: dict[str, Callable[[], None]] = {
+            "config": self._configure,
+            "engine": self._start_engine,
+            "load": self._load,
+            "compile": self._compile,
+            "cache": self._make_cache,
+            "ready": self._open,
+        }
+        for name, share in PHASES.items():
+            steps.get(name, lambda: None)()
+            if name != "ready":
+                self._misbehave(name)
+                self._wait(self._options.load_s * share)
+
+    def _serve(self) -> None:
+        if self._options.crash_at == "ready":
+            self._wait(self._options.exit_after or 0.0)
+            self._misbehave("ready")
+        self._wait(self._options.exit_after)
+        raise Ended(self._options.exit_code or 0)
+
+    def _configure(self) -> None:
+        """vLLM takes its port this early, and listens only once it is ready."""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind((self._options.host, self._options.port))
+        self._log.info("utils.py:299", "version 0.32.0")
+        self._log.info("utils.py:299", f"  model   {self._options.served_name}")
+        self._log.info("utils.py:233", f"non-default args: {{'port': {self._options.port}}}")
+        for text in self._options.say:
+            self._log.raw(text)
+
+    def _start_engine(self) -> None:
+        self._log.info("model.py:531", "Resolved architecture: LlamaForCausalLM")
+        self._log.info("model.py:1510", "Using max model len 2048")
+        self._take_shared_memory()
+        self._take_ipc_sockets()
+        # Only now: starting the resource tracker unblocks SIGTERM and SIGINT (multiprocessing.resource_tracker).
+        signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+        self._awaiting = True
+        self._family.start(lambda birth: engine(birth, self._options.workers))
+        for role in self._options.escape:
+            self._family.start(lambda birth, role=role: escape(role, birth))  # type: ignore[misc]
+        config = f"model='{self._options.served_name}'"
+        self._as("EngineCore").info("core.py:93", f"Initializing a V1 LLM engine (v0.32.0) with config: {config}")
+
+    def _load(self) -> None:
+        worker = self._as("Worker")
+        worker.info("parallel_state.py:1208", "world_size=1 rank=0 local_rank=0 backend=gloo")
+        worker.info("cpu_model_runner.py:63", f"Starting to load model {self._options.served_name}...")
+        for shard in range(_SHARDS + 1):
+            percent = f"{100 * shard // _SHARDS:3d}% Completed | {shard}/{_SHARDS} [00:00<00:00, 9.00it/s]"
+            worker.raw(f"\rLoading safetensors checkpoint shards: {percent}", end="")
+            self._wait(self._options.load_s * PHASES["load"] / (2 * _SHARDS))
+        worker.raw("\n")
+        worker.info("default_loader.py:267", "Loading weights took 0.01 seconds")
+
+    def _compile(self) -> None:
+        self._as("Worker").info("cpu_model_runner.py:81", "Warming up model for the compilation...")
+
+    def _make_cache(self) -> None:
+        self._as("Worker").info("cpu_model_runner.py:91", "Warming up done.")
+        core = self._as("EngineCore")
+        core.info("kv_cache_utils.py:864", "CPU KV cache size: 1,048,576 tokens")
+        core.info("core.py:214", "init engine (profile, create kv cache, warmup model) took 0.10 seconds")
+
+    def _open(self) -> None:
+        address = f"http://{self._options.host}:{self._options.port}"
+        self._log.info("api_server.py:1875", f"Starting vLLM server on {address}")
+        self._log.info("launcher.py:38", "Route: /health, Methods: GET")
+        self._log.raw(f"INFO:     Started server process [{os.getpid()}]\nINFO:     Waiting for application startup.")
+        if self._socket is not None and not self._options.ready_without_listen:
+            web.serve(self._socket, self._options.served_name, hangs=self._options.hang_at == "ready")
+        self._log.raw("INFO:     Application startup complete.")
+        self._ready = True
+
+    def _take_shared_memory(self) -> None:
+        if self._options.shm:
+            self._segment = SharedMemory(f"psm_{secrets.token_hex(4)}", create=True, size=self._options.shm)
+
+    def _take_ipc_sockets(self) -> None:
+        base = os.environ.get("VLLM_RPC_BASE_PATH") or tempfile.gettempdir()
+        for _ in range(self._options.ipc):
+            ipc = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            ipc.bind(os.path.join(base, str(uuid.uuid4())))
+            ipc.listen()
+            self._ipc.append(ipc)
+
+    def _misbehave(self, phase: str) -> None:
+        if self._options.crash_at == phase:
+            self._crash()
+        if self._options.hang_at == phase:
+            self._wait(None)
+
+    def _crash(self) -> None:
+        """Fail as vLLM does; a ready one whose engine has died ends with 0 (VLLM_REAL.md section 5)."""
+        if self._awaiting:
+            fail = lines.failed_request if self._ready else lines.failed_start
+            fail(self._options.crash_text, self._as("Worker"), self._as("EngineCore"), self._log)
+        else:
+            self._log.prefixed(lines.traceback_of(self._options.crash_text))
+        if self._options.linger:
+            self._wait(None)
+        status: int | None = self._options.exit_code
+        raise Ended((0 if self._ready else 1) if status is None else status)
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait, for ever with None, and deal with signals and the end of the engine meanwhile."""
+        if not self._awaiting:
+            threading.Event().wait(seconds)
+            return
+        deadline = time.monotonic() + (_FOREVER_S if seconds is None else seconds)
+        while received := signal.sigtimedwait(_AWAITED, max(0.0, deadline - time.monotonic())):
+            self._on_signal(received.si_signo)
+
+    def _on_signal(self, signum: int) -> None:
+        if signum == signal.SIGCHLD:
+            self._on_child_end()
+        elif signum == signal.SIGINT or not (self._options.ignore_term or self._lose()):
+            self._log.info("launcher.py:110", "Shutting down FastAPI HTTP server.")
+            raise Ended(0)
+
+    def _on_child_end(self) -> None:
+        if self._family.pids.get(ENGINE) not in self._family.ended():
+            return
+        self._log.error("core_client.py:561", "Engine core proc EngineCore died unexpectedly, shutting down client.")
+        if not self._options.linger:
+            raise Ended(0 if self._ready else 1)
+
+    def _lose(self) -> bool:
+        """While it loads, vLLM swallows the first SIGTERM (VLLM_REAL.md section 6)."""
+        self._terms_to_lose -= 1
+        return self._terms_to_lose >= 0 and not self._ready
+
+    def _as(self, role: str) -> lines.Log:
+        """A log whose lines come from the first process of that role."""
+        found = [(name, pid) for name, pid in self._family.pids.items() if name.startswith(f"VLLM::{role}")]
+        name, pid = found[0] if found else (role, os.getpid())
+        return lines.Log(name.removeprefix("VLLM::"), pid)
+
+    def _release(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        for ipc in self._ipc:
+            ipc.close()
+
+    def _tell(self, line: str) -> None:
+        data = f"{line}\n".encode()
+        if self._options.pids_fd is not None:
+            os.write(self._options.pids_fd, data)
+        if self._options.pids_file:
+            with open(self._options.pids_file, "ab") as file:
+                file.write(data)

@@ -1,0 +1,104 @@
+"""What a test may not leave behind: processes, /dev/shm names, open descriptors."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from supervise.host import kernel, procfs, signals
+from supervise.model.process import Process, ProcessId
+from tests.support.waiting import describe, wait_until
+
+MARKER = "SUPERVISE_TEST"
+_SETTLE_S = 3.0
+# What the tests of one worker put there themselves; other programs on the machine come and go as they like.
+_SHM = "/dev/shm"
+
+
+@contextmanager
+def no_leaks() -> Iterator[None]:
+    """Fail if more is there afterwards than before; processes are ended all the same, so that one leak stays one.
+
+    Needs `become_reaper` first: every descendant then stays below this process, whatever it does to get away.
+    """
+    processes, segments, descriptors = set(_descendants()), _segments(), _descriptors()
+    yield
+    leaked = [
+        *_processes_beyond(processes),
+        *_beyond("segment", _segments, segments),
+        *_beyond("descriptor", _descriptors, descriptors),
+    ]
+    assert not leaked, "left behind: " + "; ".join(leaked)
+
+
+def become_reaper() -> None:
+    """Have orphaned descendants re-parent to the process that runs the tests, not to pid 1."""
+    kernel.become_subreaper()
+
+
+def reap() -> None:
+    """Collect the orphans that have ended and that no Popen is waiting for."""
+    for process in _below():
+        if process.gone and process.ppid == os.getpid():
+            try:
+                os.waitpid(process.pid, os.WNOHANG)
+            except ChildProcessError:
+                pass
+
+
+def _processes_beyond(before: set[ProcessId]) -> list[str]:
+    try:
+        wait_until(lambda: not set(_descendants()) - before, _SETTLE_S)
+    except AssertionError:
+        leaked = sorted(set(_descendants()) - before, key=lambda target: target.pid)
+        described = [f"process {describe(target)}" for target in leaked]
+        for target in leaked:
+            signals.send(target, signal.SIGKILL)
+        wait_until(lambda: not any(map(signals.alive, leaked)), _SETTLE_S, failure=lambda: described)
+        reap()
+        return described
+    reap()
+    return []
+
+
+def _beyond(what, read, before: set[str]) -> list[str]:
+    try:
+        wait_until(lambda: not read() - before, _SETTLE_S)
+    except AssertionError:
+        return [f"{what} {name}" for name in sorted(read() - before)]
+    return []
+
+
+def _descendants() -> list[ProcessId]:
+    return [process.id for process in _below() if not process.gone]
+
+
+def _below() -> list[Process]:
+    return procfs.descendants(procfs.scan(cmdline=False, environ=False), os.getpid())
+
+
+def _segments() -> set[str]:
+    """Only names that engines give, and only our own: the rest of the machine may do what it likes meanwhile."""
+    uid = os.geteuid()
+    found = set()
+    for entry in os.scandir(_SHM):
+        try:
+            if entry.stat(follow_symlinks=False).st_uid == uid:
+                found.add(entry.name)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _descriptors() -> set[str]:
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:
+            continue
+        if target != "anon_inode:[eventpoll]" and not target.startswith("/proc/"):
+            found.add(f"{fd} -> {target}")
+    return found
