@@ -24,6 +24,7 @@ class Cause(StrEnum):
     NOT_READY = "not-ready"
     KEEPER_LOST = "keeper-lost"
     NOT_LAUNCHED = "not-launched"
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,11 @@ class KeeperLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Broken:
+    """Supervise itself has failed; it can still end what it began."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupEnded:
     """The stop path is over."""
 
@@ -176,6 +182,7 @@ Event = (
     | StartExpired
     | LeaderExited
     | KeeperLost
+    | Broken
     | GroupEnded
     | Verified
 )
@@ -233,6 +240,8 @@ def _sweeping(state: Sweeping, event: Event) -> Step:
             return Step(Done(Exit.SLATE))
         case StopAsked(signum):
             return Step(Done(128 + signum, reraise=signum), (Effect.CANCEL_SLATE,))
+        case Broken():
+            return Step(Done(Exit.INTERNAL), (Effect.CANCEL_SLATE,))
     return Step(state)
 
 
@@ -251,6 +260,8 @@ def _running(state: Starting | Ready, event: Event) -> Step:
             return _stop(Reason(Cause.NOT_READY))
         case StopAsked(signum):
             return _stop(Reason(Cause.ASKED, signum=signum, was_ready=was_ready))
+        case Broken():
+            return _stop(Reason(Cause.BROKEN, was_ready=was_ready))
         case LeaderExited(status):
             return Step(Killing(Reason(Cause.DIED, status=status, was_ready=was_ready)))
         case KeeperLost():
@@ -302,7 +313,7 @@ def conclude(reason: Reason, diagnosis: Diagnosis | None, survivors: int) -> Don
             return Done(128 + signum, reraise=signum)
         case Cause.NOT_LAUNCHED:
             return Done(Exit.NOT_FOUND if reason.status == _ENOENT else Exit.CANNOT_EXECUTE)
-        case Cause.KEEPER_LOST:
+        case Cause.KEEPER_LOST | Cause.BROKEN:
             return Done(Exit.INTERNAL)
         case _ if deterministic:
             return Done(Exit.DETERMINISTIC)

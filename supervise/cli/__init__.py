@@ -53,6 +53,11 @@ def _guarded(action: Callable[[], object]) -> None:
         sys.exit(Exit.OK)
     except OSError as error:
         _fail(Exit.INTERNAL, f"{error.filename or 'system call'}: {error.strerror}")
+    except Exception as error:
+        if os.environ.get("SUPERVISE_TRACEBACK"):
+            raise
+        told = f"{type(error).__name__}: {error}"
+        _fail(Exit.INTERNAL, f"internal error: {told}; please report it, with SUPERVISE_TRACEBACK=1 for the details")
 
 
 def run(command: list[str], options: Options | None) -> None:

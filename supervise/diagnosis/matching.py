@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 from supervise.model.diagnosis import Line, Role, Signature, SignatureSet, Trap
@@ -49,7 +50,7 @@ class _Table(Generic[_Entry]):
         for entry in entries:
             for literal in entry.literals:
                 by_literal.setdefault(literal, []).append(entry)
-        self._gates = [
+        self._gates: list[tuple[str, list[tuple[str, list[_Entry]]]]] = [
             (gate, [(literal, by_literal[literal]) for literal in literals])
             for gate, literals in group_by_gate(by_literal)
         ]
@@ -68,14 +69,29 @@ def group_by_gate(literals: Iterable[str]) -> list[tuple[str, list[str]]]:
     Returns:
         Pairs of a piece and the literals that hold it; every literal is in exactly one group.
     """
+    return _cover(frozenset(literals))
+
+
+@lru_cache(maxsize=16)
+def _cover(literals: frozenset[str]) -> list[tuple[str, list[str]]]:
+    """Take the piece that most literals share, then the one that most of the rest share, and so on."""
+    holders: dict[str, set[str]] = {}
+    for literal in literals:
+        for piece in _pieces(literal):
+            holders.setdefault(piece, set()).add(literal)
+    queue = [(-len(held), piece) for piece, held in holders.items()]
+    heapify(queue)
     left = set(literals)
     groups: list[tuple[str, list[str]]] = []
     while left:
-        counts = Counter(piece for literal in left for piece in _pieces(literal))
-        gate, _ = max(counts.items(), key=lambda counted: (counted[1], counted[0]))
-        held = sorted(literal for literal in left if gate in literal)
-        groups.append((held[0] if len(held) == 1 else gate, held))
-        left.difference_update(held)
+        size, piece = heappop(queue)
+        held = holders[piece] & left
+        if len(held) < -size:
+            # Counted before others took some of them; its turn comes later.
+            heappush(queue, (-len(held), piece))
+            continue
+        groups.append((min(held) if len(held) == 1 else piece, sorted(held)))
+        left -= held
     return groups
 
 

@@ -6,27 +6,27 @@ import re
 from collections.abc import Callable
 
 _MIN = 3
+_TOKEN = re.compile(r"\\.|\{[\d,]*\}|.", re.DOTALL)
 _ESCAPED_TEXT = re.compile(r"[^\w]")
 
 
-def required_literal(pattern: re.Pattern[str]) -> str | None:
-    """Find a substring of every match, the longest one seen.
+def required_literals(pattern: re.Pattern[str]) -> tuple[str, ...] | None:
+    """Find substrings of which every match holds at least one: the longest seen in each alternative.
 
-    It is careful rather than clever: only text outside of groups, classes and alternatives counts, and none at all
-    in a pattern that ignores case.
+    It is careful rather than clever: only text outside of groups and classes counts, and none at all in a pattern
+    that ignores case.
 
     Args:
         pattern: any compiled pattern.
 
     Returns:
-        The substring; None if there is none of three characters or more.
+        The substrings, one for each alternative; None if one of them has none of three characters or more.
     """
-    source = pattern.pattern
-    if pattern.flags & (re.IGNORECASE | re.VERBOSE) or "|" in _outside_groups(source):
+    if pattern.flags & (re.IGNORECASE | re.VERBOSE):
         return None
-    runs = _runs(_outside_groups(source))
-    longest = max(runs, key=len, default="")
-    return longest if len(longest) >= _MIN else None
+    branches = _branches(_outside_groups(pattern.pattern))
+    longest = tuple(max(_runs(branch), key=len, default="") for branch in branches)
+    return longest if all(len(each) >= _MIN for each in longest) else None
 
 
 def finder(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str] | None]:
@@ -38,11 +38,32 @@ def finder(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str] | None]:
     Returns:
         A function like `pattern.search`.
     """
-    literal = required_literal(pattern)
+    literals = required_literals(pattern)
     search = pattern.search
-    if literal is None:
+    if literals is None:
         return search
-    return lambda text: search(text) if literal in text else None
+    if len(literals) == 1:
+        literal = literals[0]
+        return lambda text: search(text) if literal in text else None
+
+    def find(text: str) -> re.Match[str] | None:
+        for literal in literals:
+            if literal in text:
+                return search(text)
+        return None
+
+    return find
+
+
+def _branches(source: str) -> list[list[str]]:
+    """The alternatives, as tokens: an escape, a counted repeat, or one character."""
+    branches: list[list[str]] = [[]]
+    for token in _TOKEN.findall(source):
+        if token == "|":
+            branches.append([])
+        else:
+            branches[-1].append(token)
+    return branches
 
 
 _GAP = "\0"
@@ -81,10 +102,10 @@ def _class_length(source: str, start: int) -> int:
     return index - start + 1
 
 
-def _runs(source: str) -> list[str]:
+def _runs(tokens: list[str]) -> list[str]:
     """Literal stretches. What a quantifier follows may be absent, so it ends a stretch and is no part of it."""
     runs: list[str] = [""]
-    for token in re.findall(r"\\.|\{[\d,]*\}|.", source, re.DOTALL):
+    for token in tokens:
         if token in "?*" or token.startswith("{"):
             runs[-1] = runs[-1][:-1]
             runs.append("")

@@ -67,7 +67,7 @@ def _of_leader(end: End) -> Explanation:
         when = "after it had been ready" if end.ready else f"before it was ready{where}"
         return Explanation(
             FailureClass.UNKNOWN,
-            f"The server ended by itself with status 0, {when}; a server that exits has failed. No cause is in its log.",
+            f"The server ended by itself with status 0, {when}; a server that exits has failed. Its log has no cause.",
         )
     return _of_code(end.code, where)
 

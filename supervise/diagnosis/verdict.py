@@ -51,7 +51,7 @@ class Diagnoser:
         self._context: list[Line] = []
         self._last = 0
         self._death: int | None = None
-        self._deaths = 0
+        self._announced: set[tuple[str | None, int | None]] = set()
         self._said = False
 
     def feed(self, line: Line) -> Fatal | None:
@@ -122,11 +122,20 @@ class Diagnoser:
             self._echoes.append((line, match))
         if not match.signature.fatal:
             return False
-        self._deaths += 1
+        return self._on_death(line, match, traceback)
+
+    def _on_death(self, line: Line, match: Match, traceback: Traceback | None) -> bool:
+        """Note that a process announces its end, or another's. True if waiting for a better line is no use any more."""
         if self._death is None:
             self._death = line.number
-        # A headline comes right before its traceback; only the second report without a cause is taken without one.
-        return self._deaths > 1 or self._best(self._ready) is not None
+        who = (line.process, line.pid)
+        again = who in self._announced
+        if len(self._announced) < _ECHOES:
+            self._announced.add(who)
+        if match.role is Role.CONFIRMATION:
+            return False
+        # A headline comes right before its traceback. What is no headline, or is the second one, has nothing to follow.
+        return again or traceback is not None or self._best(self._ready) is not None
 
     def _add(self, line: Line, match: Match | None, traceback: Traceback | None) -> bool:
         """Note a candidate. True if it is certain now that the server dies."""
@@ -216,7 +225,8 @@ class Diagnoser:
         if traceback := cause.traceback:
             lines += [traceback.exception, *reversed(_raising(traceback))]
             lines += [traceback.header] if traceback.header and self._headed(traceback) else []
-        lines += [line for line, _ in self._echoes if line.number > cause.line.number][:1]
+        after = [(line, match) for line, match in self._echoes if line.number > cause.line.number]
+        lines += [line for line, match in after if match.signature.fatal][:1] or [line for line, _ in after][:1]
         return _in_order(lines)
 
 

@@ -16,19 +16,10 @@ from supervise.profiles import data_dir
 from supervise.profiles.errors import ProfileError
 
 PHASES = (
-    "arguments",
-    "start",
-    "distributed",
-    "load",
-    "profile",
-    "kv-cache",
-    "compile",
-    "capture",
-    "warm-up",
-    "run",
-    "stop",
-)
-"""What a signature may name as its phase."""
+    "config", "engine", "distributed", "weights", "profile", "compile", "kv cache", "graphs", "server", "warm-up",
+    "run", "stop",
+)  # fmt: skip
+"""What a signature may name as its phase: the phases of the profiles, and what comes after start-up."""
 
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SIGNATURE_KEYS = (

@@ -17,13 +17,12 @@ class Wrapper:
     """How one wrapper reads its own words, by its manual page.
 
     `valued` options take the next word unless it is joined to them. `words` is how many words follow the options
-    before the command. `unless` are options with which it runs no command, or `skips` one word less with.
+    before the command, `runs_nothing` are options with which there is no command. `verbs` come before the options.
     """
 
     valued: frozenset[str] = frozenset()
     words: int = 0
     runs_nothing: frozenset[str] = frozenset()
-    wordless: frozenset[str] = frozenset()
     verbs: tuple[str, ...] = ()
 
 
@@ -40,9 +39,18 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+_UV = _set(
+    "--from --extra --no-extra --group --no-group --only-group --env-file --with --with-editable --with-requirements "
+    "--package --python -p --directory --project --index --default-index --index-url -i --extra-index-url "
+    "--find-links -f --cache-dir --config-file --color --python-platform --link-mode --resolution --prerelease "
+    "--index-strategy --keyring-provider --upgrade-package -P --refresh-package --reinstall-package "
+    "--config-setting -C --exclude-newer --allow-insecure-host -w"
+)
+
 WRAPPERS = {
     "chrt": Wrapper(_set("-T --sched-runtime -P --sched-period -D --sched-deadline"), 1, _set("-p --pid -m --max")),
-    "exec": Wrapper(_set("-a")),
+    "conda": Wrapper(_set("-n --name -p --prefix --cwd"), verbs=("run",)),
+    "dumb-init": Wrapper(_set("-r --rewrite")),
     "ionice": Wrapper(_set("-c --class -n --classdata"), 0, _set("-p --pid -P --pgid -u --uid")),
     "nice": Wrapper(_set("-n --adjustment")),
     "nohup": Wrapper(),
@@ -69,18 +77,9 @@ WRAPPERS = {
     "taskset": Wrapper(frozenset(), 1, _set("-p --pid")),
     "time": Wrapper(_set("-f --format -o --output")),
     "timeout": Wrapper(_set("-k --kill-after -s --signal"), 1),
-    "uv": Wrapper(
-        _set(
-            "--extra --no-extra --group --no-group --only-group --env-file --with --with-editable --with-requirements "
-            "--package --python -p --directory --project --index --default-index --index-url -i --extra-index-url "
-            "--find-links -f --cache-dir --config-file --color --python-platform --link-mode --resolution --prerelease "
-            "--index-strategy --keyring-provider --upgrade-package -P --refresh-package --reinstall-package "
-            "--config-setting -C --exclude-newer --allow-insecure-host -w"
-        ),
-        0,
-        _set("-m --module -s --script --gui-script"),
-        verbs=("run",),
-    ),
+    "tini": Wrapper(_set("-p -e")),
+    "uv": Wrapper(_UV, 0, _set("-m --module -s --script --gui-script"), verbs=("run",)),
+    "uvx": Wrapper(_UV),
 }
 """By basename. `sh -c` and its like are not here: what a shell makes of a string is not ours to guess."""
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from supervise.model.slate import SlateResult
 
 _RELAUNCH = {
-    FailureClass.DETERMINISTIC: "a relaunch cannot help: it would fail the same way",
-    FailureClass.TRANSIENT: "a relaunch may help",
-    FailureClass.LOAD: "a relaunch may help until the same load returns",
-    FailureClass.UNKNOWN: "whether a relaunch helps is not known",
+    FailureClass.DETERMINISTIC: "cannot help: it would fail the same way",
+    FailureClass.TRANSIENT: "may help",
+    FailureClass.LOAD: "may help until the same load returns",
+    FailureClass.UNKNOWN: "whether it helps is not known",
 }
 
 

@@ -62,6 +62,9 @@ async def _supervise(
 ) -> life.Done:
     loop = Loop(life.Sweeping())
     performer = Performer(loop, planned, command, program, target, console, _world(planned, store, target, lock))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: performer.broken(context.get("exception") or RuntimeError(context["message"]))
+    )
     restore = _route_signals(loop, performer)
     try:
         performer.begin()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -16,9 +18,11 @@ from supervise.group.leftovers import Leftovers
 from supervise.group.members import living_below
 from supervise.host import procfs, signals
 from supervise.lifecycle import Effect, State
-from supervise.model.diagnosis import End
+from supervise.model.diagnosis import End, SignatureSet
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId, Gpus, GpuStatus, SlateResult
+from supervise.profiles.errors import ProfileError
+from supervise.profiles.signatures import load_signatures
 from supervise.runner import launch
 from supervise.runner.attempt import Opened, identities
 from supervise.runner.ended import Ended
@@ -124,6 +128,14 @@ class Performer:
         elif isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
             self._console.leader_exited(how(state.reason.status or 0))
 
+    def broken(self, error: BaseException) -> None:
+        """Something of ours raised: say it in one line, keep the details, and end what was begun."""
+        details = os.path.join(self._run.path, "supervise.log")
+        with contextlib.suppress(OSError), open(details, "a", encoding="utf-8") as file:
+            traceback.print_exception(error, file=file)
+        self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {details}")
+        self._loop.post(life.Broken())
+
     def reap(self) -> bool:
         """Reap every child that has ended; True if none is left (waitpid(2), ECHILD)."""
         while True:
@@ -221,6 +233,7 @@ class Performer:
         self._log = ServerLog(
             self.opened.attempt,
             self._plan.profile,
+            self._signatures(),
             self._plan.options.bound,
             self._world.clock,
             on_progress=self._on_progress,
@@ -228,6 +241,14 @@ class Performer:
             on_fatal=self._on_fatal,
         )
         self._spawn_task(self._watch_readiness())
+
+    def _signatures(self) -> SignatureSet:
+        """Known failures; a damaged file costs their names, never the server."""
+        try:
+            return load_signatures(self._plan.profile.signatures)
+        except ProfileError as error:
+            self._console.error(f"{error}; causes will be named from tracebacks only")
+            return SignatureSet()
 
     def _on_segments(self, files: tuple[FileId, ...]) -> None:
         if self.opened is not None:
@@ -372,3 +393,5 @@ class Performer:
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.broken(error)

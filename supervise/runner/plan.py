@@ -38,9 +38,10 @@ class Plan:
 
     @property
     def deadlines(self) -> Deadlines:
-        """Of the stop path."""
+        """Of the stop path: whoever gives the leader little time gives the others no more."""
         grace = self.options.grace_s
-        return Deadlines(grace_s=self.profile.grace_s if grace is None else grace)
+        grace = self.profile.grace_s if grace is None else grace
+        return Deadlines(grace_s=grace, term_s=min(grace, Deadlines().term_s))
 
 
 def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Plan:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from supervise.host.signals import name as signal_name
 from supervise.lifecycle import Cause, Done, Reason
 from supervise.model.diagnosis import Diagnosis
-from supervise.text import plural
+from supervise.text import duration, plural
 
 if TYPE_CHECKING:
     from supervise.report.console import Console
@@ -20,12 +20,13 @@ def why(reason: Reason) -> str:
         Cause.ASKED: signal_name(reason.signum or 0),
         Cause.FATAL: "the log says that it cannot go on, and it is still there",
         Cause.NOT_READY: "not ready in time",
+        Cause.BROKEN: "supervise itself failed",
     }.get(reason.cause, reason.cause.value)
 
 
 def how(status: int) -> str:
     """How the leader ended, in a few words."""
-    return f"the leader was killed by {signal_name(-status)}" if status < 0 else f"the leader exited with {status}"
+    return f"the leader, killed by {signal_name(-status)}" if status < 0 else f"the leader, with status {status}"
 
 
 def verification(ended: Ended) -> tuple[list[str], bool]:
@@ -39,7 +40,7 @@ def verification(ended: Ended) -> tuple[list[str], bool]:
 def tell(ended: Ended, reason: Reason, diagnosis: Diagnosis | None, log: str, done: Done, console: Console) -> None:
     """The end, for people: what became of the group, then the cause if it failed."""
     if reason.cause is not Cause.NOT_LAUNCHED:
-        console.note(f"group empty after {ended.seconds:.1f} s" if not ended.survivors else "the group is not empty")
+        console.note(f"group empty after {duration(ended.seconds)}" if not ended.survivors else "the group is not empty")
     sentences, clean = verification(ended)
     console.verified(sentences, clean=clean)
     console.survivors(ended.survivors)

@@ -8,9 +8,8 @@ from supervise.attempts.log import Bound, LogFile
 from supervise.attempts.store import Attempt
 from supervise.diagnosis.progress import ProgressTracker
 from supervise.diagnosis.verdict import Diagnoser
-from supervise.model.diagnosis import Diagnosis, End, Line, Progress
+from supervise.model.diagnosis import Diagnosis, End, Line, Progress, SignatureSet
 from supervise.model.profile import Profile
-from supervise.profiles.signatures import load_signatures
 from supervise.runner.watching import LogWatch
 
 
@@ -20,6 +19,7 @@ class ServerLog:
     Args:
         attempt: whose log.
         profile: what its lines mean.
+        signatures: known failures.
         bound: how large the log may grow.
         clock: monotonic seconds.
         on_progress: called on news about start-up; True if a new phase began.
@@ -28,13 +28,13 @@ class ServerLog:
 
     Raises:
         OSError: the log cannot be opened.
-        ProfileError: a signature file is damaged.
     """
 
     def __init__(
         self,
         attempt: Attempt,
         profile: Profile,
+        signatures: SignatureSet,
         bound: Bound,
         clock: Callable[[], float],
         *,
@@ -47,7 +47,7 @@ class ServerLog:
         self._clock = clock
         self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
         self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)
-        self._diagnoser = Diagnoser(load_signatures(profile.signatures))
+        self._diagnoser = Diagnoser(signatures, self._tracker)
         self._fatal_said = self._ready_said = False
         self._watch = LogWatch(LogFile(attempt.log, bound), attempt.log, self._on_line)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from supervise.host import kernel, procfs, signals
+from supervise.host import kernel, procfs, shm, signals
 from supervise.model.process import Process, ProcessId
+from supervise.model.slate import FileId
 from tests.support.waiting import describe, wait_until
 
-MARKER = "SUPERVISE_TEST"
 _SETTLE_S = 3.0
-# What the tests of one worker put there themselves; other programs on the machine come and go as they like.
-_SHM = "/dev/shm"
 
 
 @contextmanager
@@ -27,7 +25,7 @@ def no_leaks() -> Iterator[None]:
     yield
     leaked = [
         *_processes_beyond(processes),
-        *_beyond("segment", _segments, segments),
+        *_beyond("segment", _abandoned(segments), set()),
         *_beyond("descriptor", _descriptors, descriptors),
     ]
     assert not leaked, "left behind: " + "; ".join(leaked)
@@ -63,7 +61,7 @@ def _processes_beyond(before: set[ProcessId]) -> list[str]:
     return []
 
 
-def _beyond(what, read, before: set[str]) -> list[str]:
+def _beyond(what: str, read: Callable[[], set[str]], before: set[str]) -> list[str]:
     try:
         wait_until(lambda: not read() - before, _SETTLE_S)
     except AssertionError:
@@ -79,17 +77,20 @@ def _below() -> list[Process]:
     return procfs.descendants(procfs.scan(cmdline=False, environ=False), os.getpid())
 
 
-def _segments() -> set[str]:
-    """Only names that engines give, and only our own: the rest of the machine may do what it likes meanwhile."""
+def _segments() -> set[FileId]:
     uid = os.geteuid()
-    found = set()
-    for entry in os.scandir(_SHM):
-        try:
-            if entry.stat(follow_symlinks=False).st_uid == uid:
-                found.add(entry.name)
-        except FileNotFoundError:
-            continue
-    return found
+    return {segment.file for segment in shm.segments() if segment.uid == uid}
+
+
+def _abandoned(before: set[FileId]) -> Callable[[], set[str]]:
+    """New segments that nobody uses: those in use belong to other programs, ours have ended by then."""
+
+    def abandoned() -> set[str]:
+        new = _segments() - before
+        used, _ = shm.users(new)
+        return {segment.name for segment in shm.segments() if segment.file in new - used.keys()}
+
+    return abandoned
 
 
 def _descriptors() -> set[str]:

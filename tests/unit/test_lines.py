@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ def read(*chunks: bytes) -> list[Line]:
 @given(STREAMS, st.lists(st.integers(0, 20_000), max_size=12))
 def test_any_chunking_gives_the_same_lines(stream: bytes, cuts: list[int]) -> None:
     edges = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
-    chunks = [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    chunks = [stream[start:end] for start, end in pairwise(edges)]
     assert read(*chunks) == read(stream)
 
 

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervise.diagnosis.lines import LineReader, parse
-from supervise.diagnosis.prefilter import finder, required_literal
+from supervise.diagnosis.prefilter import finder, required_literals
 from supervise.diagnosis.progress import ProgressTracker
 from supervise.model.diagnosis import Progress
 from supervise.model.profile import PhaseRule, ReadyRule
 
 LOAD = re.compile(
-    r"(?P<desc>Loading (?:safetensors|pt) checkpoint shards[^:]*):\s*(?P<pct>\d{1,3})% Completed \| (?P<n>\d+)/(?P<tot>\d+)"
+    r"(?P<desc>Loading (?:safetensors|pt) checkpoint shards[^:]*):\s*(?P<pct>\d{1,3})% Completed"
+    r" \| (?P<n>\d+)/(?P<tot>\d+)"
 )
 CAPTURE = re.compile(r"(?P<desc>Capturing (?:CUDA graphs|batches)[^:|]*):\s*(?P<pct>\d{1,3})%\|")
 PHASES = (
@@ -40,7 +41,8 @@ def shards(percent: int, done: int, prefix: str = "") -> str:
 
 def test_phases_and_percent_are_told_on_change_only() -> None:
     tracked = tracker()
-    assert feed(tracked, "banner", "(Worker pid=1) Starting to load model /m...", shards(43, 3), shards(43, 3), "x") == [
+    raws = ("banner", "(Worker pid=1) Starting to load model /m...", shards(43, 3), shards(43, 3), "x")
+    assert feed(tracked, *raws) == [
         None, Progress("weights"), Progress("weights", 43, 3, 7), None, None,
     ]  # fmt: skip
     assert tracked.progress == Progress("weights", 43, 3, 7)
@@ -101,34 +103,38 @@ def test_carriage_returns_draw_one_bar_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "literal"),
+    ("pattern", "literals"),
     [
-        (r"Application startup complete\.", "Application startup complete."),
-        (r"Loading weights took \d+ s", "Loading weights took "),
-        (r"^(?:optional )?Starting(?: up)* now", "Starting"),
-        (r"abc?def", "def"),
-        (r"ab{0,3}cdef", "cdef"),
-        (r"abcx*yz", "abc"),
-        (r"abc+d", "abc"),
-        (r"one|two", None),
-        (r"(?:one|two) three", " three"),
-        (r"[abc|(] hello", " hello"),
-        (r"[]x] hello", " hello"),
+        (r"Application startup complete\.", ("Application startup complete.",)),
+        (r"Loading weights took \d+ s", ("Loading weights took ",)),
+        (r"^(?:optional )?Starting(?: up)* now", ("Starting",)),
+        (r"abc?def", ("def",)),
+        (r"ab{0,3}cdef", ("cdef",)),
+        (r"abcx*yz", ("abc",)),
+        (r"abc+d", ("abc",)),
+        (r"one|two", ("one", "two")),
+        (r"(?:one|two) three", (" three",)),
+        (r"[abc|(] hello", (" hello",)),
+        (r"[]x] hello", (" hello",)),
         (r"\d+\s+\w", None),
-        (r"(?i:x)hello", "hello"),
-        (r"\[x\]\(y\) z", "[x](y) z"),
+        (r"(?i:x)hello", ("hello",)),
+        (r"\[x\]\(y\) z", ("[x](y) z",)),
+        (r"one|a|two", None),
+        (r"one\|two|three(?:|x)", ("one|two", "three")),
     ],
 )
-def test_the_literal_that_every_match_must_hold(pattern: str, literal: str | None) -> None:
-    assert required_literal(re.compile(pattern)) == literal
+def test_the_literals_of_which_every_match_holds_one(pattern: str, literals: tuple[str, ...] | None) -> None:
+    assert required_literals(re.compile(pattern)) == literals
 
 
 def test_no_literal_where_case_is_ignored() -> None:
-    assert required_literal(re.compile("hello", re.IGNORECASE)) is None
-    assert required_literal(re.compile("(?i)hello")) is None
+    assert required_literals(re.compile("hello", re.IGNORECASE)) is None
+    assert required_literals(re.compile("(?i)hello")) is None
 
 
-ATOMS = st.sampled_from(["a", "b", "abc", r"\.", r"\d", ".", "[ab]", "[^a]", "(?:ab|c)", "(a)", "(?P<n>ab)?", "^", "$"])
+ATOMS = st.sampled_from(
+    ["a", "b", "abc", r"\.", r"\d", ".", "[ab]", "[^a]", "(?:ab|c)", "(a)", "(?P<n>ab)?", "^", "$", "abc|"]
+)
 PATTERNS = st.lists(
     st.tuples(ATOMS, st.sampled_from(["", "", "", "?", "*", "+", "{2}", "{0,1}", "??"])), min_size=1, max_size=6
 )
@@ -136,10 +142,8 @@ PATTERNS = st.lists(
 
 @given(PATTERNS, st.text("abc.1", max_size=12))
 def test_the_filter_never_loses_a_match(parts: list[tuple[str, str]], text: str) -> None:
-    named = 0
     source = ""
-    for atom, count in parts:
-        named += 1
-        source += atom.replace("<n>", f"<n{named}>") + ("" if atom in "^$" or atom.endswith("?") else count)
+    for named, (atom, count) in enumerate(parts):
+        source += atom.replace("<n>", f"<n{named}>") + ("" if atom in "^$" or atom[-1] in "?|" else count)
     pattern = re.compile(source)
     assert bool(finder(pattern)(text)) == bool(pattern.search(text))

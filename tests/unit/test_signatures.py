@@ -143,7 +143,7 @@ def test_a_good_file_loads() -> None:
         ("{what}", "{", "meaning", "brace"),
         ('literals = ["boom"]', "literals = []", "literals", "at least 1"),
         ('match = ["boom bang"]', 'match = "boom"', "match", "list"),
-        ("fatal = true", 'fatal = true\nphase = "tea"', "phase", "arguments"),
+        ("fatal = true", 'fatal = true\nphase = "tea"', "phase", "weights"),
         ("fatal = true", "fatal = true\nfoo = 1", "foo", "not a known key"),
         ('id = "boom"', 'id = "Boom!"', "id", "dashes"),
         ("[[signature]]", "[[signatures]]", "signatures", "not a known key"),

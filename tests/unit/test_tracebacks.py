@@ -83,10 +83,10 @@ def test_multiprocessing_names_the_child() -> None:
 
 
 def test_chains_count_their_blocks_and_keep_the_headline() -> None:
-    chain = found(
-        "Exception in ASGI application", *BODY, "KeyError: 1", "", "During handling of the above exception, another exception occurred:", "",
-        *BODY, "KeyError: 2", "", "The above exception was the direct cause of the following exception:", "", *BODY, "ValueError: 3",
-    )  # fmt: skip
+    during = "During handling of the above exception, another exception occurred:"
+    direct = "The above exception was the direct cause of the following exception:"
+    first, second, third = [*BODY, "KeyError: 1", ""], [*BODY, "KeyError: 2", ""], [*BODY, "ValueError: 3"]
+    chain = found("Exception in ASGI application", *first, during, "", *second, direct, "", *third)
     assert [one.chain for one in chain] == [0, 1, 2]
     assert {one.header.text for one in chain if one.header} == {"Exception in ASGI application"}
 

@@ -108,6 +108,20 @@ def test_fatal_comes_at_the_line_that_names_the_cause() -> None:
     assert fatal.text.startswith("ValueError: Following weights")
 
 
+def test_fatal_waits_for_the_cause_where_ranks_announce_their_death_in_turn() -> None:
+    name = "vllm-four-ranks-one-out-of-memory"
+    _, fatal = run(lines_of(name), End(code=1))
+    assert fatal is not None
+    assert (fatal.line.number, fatal.signature) == (expectation(name)["line"], "cuda-out-of-memory")
+
+
+def test_fatal_without_a_cause_comes_at_the_second_report_of_the_same_process() -> None:
+    _, fatal = run(lines_of("vllm-worker-killed"), End(code=0))
+    assert fatal is not None
+    assert fatal.text == "EngineCore encountered a fatal error."
+    assert fatal.signature is None
+
+
 def test_fatal_is_said_once() -> None:
     tracker = ProgressTracker((), (), READY)
     diagnoser = Diagnoser(SIGNATURES, tracker)

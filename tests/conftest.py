@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import launcher, leaks
+from tests.support.family import Family
+from tests.support.launcher import NOBODY, Supervise
+
+leaks.become_reaper()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.geteuid() != 0:
+        for item in items:
+            if item.get_closest_marker("root"):
+                item.add_marker(pytest.mark.skip(reason="needs uid 0"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_copies() -> Iterator[None]:
+    yield
+    launcher.release_shared()
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nothing that a test starts may outlive it."""
+    with leaks.no_leaks():
+        yield
+
+
+@pytest.fixture
+def short_dir(_no_leaks: None) -> Iterator[Path]:
+    """A directory with a path short enough for sockets in it (108 bytes, unix(7))."""
+    path = Path(tempfile.mkdtemp(prefix="sv-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def supervise(short_dir: Path) -> Iterator[Supervise]:
+    """The command line, with directories of its own."""
+    launched = Supervise(short_dir)
+    yield launched
+    launched.close()
+
+
+@pytest.fixture
+def supervise_as_nobody(short_dir: Path) -> Iterator[Supervise]:
+    """The same as an ordinary user; only root can become one, so the test needs the mark `root`."""
+    launched = Supervise(short_dir, uid=NOBODY)
+    yield launched
+    launched.close()
+
+
+@pytest.fixture
+def family(short_dir: Path) -> Iterator[Family]:
+    """Where a program under test tells its pids; whatever is left of it is ended at tear-down."""
+    told = Family(short_dir / "pids")
+    yield told
+    told.kill()
+
+
+@pytest.fixture
+def port() -> int:
+    return launcher.free_port()
