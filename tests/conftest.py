@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import launcher, leaks
+from tests.support import launcher, leaks, readable
 from tests.support.family import Family
 from tests.support.launcher import NOBODY, Supervise
 
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _shared_copies() -> Iterator[None]:
     yield
-    launcher.release_shared()
+    readable.release_shared()
 
 
 @pytest.fixture(autouse=True)

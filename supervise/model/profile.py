@@ -57,8 +57,8 @@ class PortRule:
     """A port that the engine binds on this host.
 
     `value` and `host` name values of the profile; a `host` of None is all interfaces. `when` are values of which every
-    one must be given by a flag, `unless` values of which none may be. `multi_node` asks for more than one node, `first_node` for
-    rank 0. `count` names the value that says how many consecutive ports there are.
+    one must be given by a flag, `unless` values of which none may be. `multi_node` asks for more than one node,
+    `first_node` for rank 0. `count` names the value that says how many consecutive ports there are.
     """
 
     role: str

@@ -17,12 +17,18 @@ _ABBREVIATION = 3
 class Arguments:
     """What was given: the words of every flag, last mention wins, and the words that belong to no flag.
 
-    Flags are spelled canonically: dashes, abbreviations written out, the first name of a value's flags kept as given.
+    Flags are spelled canonically, with dashes and abbreviations written out, in the order of their last mention.
+    `files` holds the file of each flag that comes from one.
     """
 
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+
+    def over(self, lower: Arguments, file: str) -> Arguments:
+        """These arguments on top of those from a file."""
+        inherited = {flag: words for flag, words in lower.flags.items() if flag not in self.flags}
+        return Arguments(inherited | self.flags, self.words, dict.fromkeys(inherited, file))
 
 
 def read(words: Sequence[str], profile: Profile) -> Arguments:
@@ -69,7 +75,7 @@ class _Reader:
 
     def read(self, words: Sequence[str]) -> Arguments:
         found = Arguments()
-        rest = iter(_Peekable(words))
+        rest = _Peekable(words)
         for word in rest:
             if word == "--":
                 found.words += rest.left()
@@ -95,9 +101,9 @@ class _Reader:
             return self._written_out(name.replace("_", "-")), joined, value
         if joined or name in self._known:
             return name, joined, value
-        # A one-letter flag may have its value joined to it: -n2.
-        short = name[:2]
-        return (short, "=", name[2:]) if short in self._owner and len(name) > 2 else (name, "", "")
+        # A one-letter flag may have its value joined to it: -n2, and vLLM's -O3.
+        short, rest = name[:2], name[2:]
+        return (short, "=", rest) if rest and (short in self._owner or rest.isdecimal()) else (name, "", "")
 
     def _written_out(self, name: str) -> str:
         if name in self._known or len(name) < _ABBREVIATION + 2:
@@ -135,7 +141,7 @@ class _Peekable(Iterator[str]):
 
 
 def _is_flag(word: str) -> bool:
-    """Whether argparse takes a word for a flag: a lone dash and a negative number are values, and so is what has blanks."""
+    """Whether argparse takes a word for a flag: a lone dash, a negative number and what has blanks are values."""
     if not word.startswith("-") or word == "-" or _NEGATIVE.fullmatch(word):
         return False
     return " " not in word or "=" in word

@@ -94,8 +94,8 @@ def _profile(path: Path, top: Table) -> Profile:
         source=str(path),
         forms=tuple(_form(table) for table in launch.tables("forms")),
         values=values,
-        switches=frozenset(launch.flags("switches")),
-        lists=frozenset(launch.flags("lists")),
+        switches=launch.flag_text("switches"),
+        lists=launch.flag_text("lists"),
         config_flags=launch.flags("config_flags"),
         ports=tuple(_port(table, values) for table in top.tables("ports")),
         gpu_product=_named(gpus, "product", values),
@@ -126,10 +126,10 @@ def _form(table: Table) -> Form:
 
 
 def _values(table: Table) -> dict[str, FlagSpec]:
-    for name in table.keys():
+    for name in table.present():
         if name not in VALUES:
             raise table.error(name, "is not a known value", ", ".join(VALUES))
-    return {name: _spec(table.table(name), table.keys()) for name in table.keys()}
+    return {name: _spec(table.table(name), table.present()) for name in table.present()}
 
 
 def _spec(table: Table, known: tuple[str, ...]) -> FlagSpec:
@@ -169,10 +169,10 @@ def _named(table: Table, key: str, values: dict[str, FlagSpec]) -> tuple[str, ..
 
 
 def _unless(table: Table, values: dict[str, FlagSpec]) -> dict[str, str]:
-    for name in table.keys():
+    for name in table.present():
         if name not in values:
             raise table.error(name, "is not a value of this profile", ", ".join(values))
-    return {name: table.choice(name, values) or table.text(name) for name in table.keys()}
+    return {name: table.choice(name, values) or table.text(name) for name in table.present()}
 
 
 def _rule(table: Table) -> MemoryRule | None:
@@ -181,7 +181,7 @@ def _rule(table: Table) -> MemoryRule | None:
 
 
 def _prefix(table: Table) -> tuple[str, str] | None:
-    if not table.keys():
+    if not table.present():
         return None
     found = table.text("env"), table.text("default")
     table.done()
@@ -190,7 +190,7 @@ def _prefix(table: Table) -> tuple[str, str] | None:
 
 def _environment(table: Table) -> dict[str, str]:
     found = {}
-    for name in table.keys():
+    for name in table.present():
         found[name] = table.text(name)
         _check_template(table, name, found[name])
     return found

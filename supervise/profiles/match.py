@@ -70,6 +70,11 @@ def match(argv: Sequence[str], profiles: Mapping[str, Profile]) -> Match:
     return Match(profile, tuple(argv), bare.program, rest, bare.env, bare.cleared)
 
 
+def started(program: Sequence[str]) -> str:
+    """The name of what a command line without wrappers starts: a program's basename, or a module behind python."""
+    return _started(tuple(program))[1]
+
+
 def _arguments(program: tuple[str, ...], profile: Profile) -> tuple[str, ...] | None:
     """What follows the first form that fits."""
     kind, name, rest = _started(program)
@@ -111,7 +116,7 @@ def _by_python(words: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _python_option(word: str, rest: tuple[str, ...]) -> tuple[str, str, int]:
-    """Read one word of options, which may be a cluster such as -uBm: the letter that ends all, its value, words eaten."""
+    """Read one word of options, a cluster such as -uBm perhaps: the letter that ends them, its value, words eaten."""
     if word.startswith("--"):
         return "", "", int(word in _PYTHON_LONG_VALUED)
     for position, letter in enumerate(word[1:], start=2):

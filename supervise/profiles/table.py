@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from supervise.profiles.errors import ProfileError
+
+_FLAG = re.compile(r"-[A-Za-z]\w*|--[A-Za-z0-9][A-Za-z0-9-]*", re.ASCII)
 
 
 class Table:
@@ -28,7 +30,7 @@ class Table:
         """Build the complaint about one key of this table."""
         return ProfileError(self._file, ".".join(part for part in (self._where, key) if part), problem, allowed)
 
-    def keys(self) -> tuple[str, ...]:
+    def present(self) -> tuple[str, ...]:
         """All keys that are present, in their order."""
         return tuple(self._data)
 
@@ -62,11 +64,11 @@ class Table:
 
     def flags(self, key: str) -> tuple[str, ...]:
         """Take a list of flags spelled with dashes only."""
-        found = self.texts(key)
-        for index, flag in enumerate(found):
-            if not re.fullmatch(r"-[A-Za-z]\w*|--[A-Za-z0-9][A-Za-z0-9-]*", flag):
-                raise self.error(f"{key}[{index}]", f"is {flag!r}", 'a flag spelled with dashes, such as "--tp-size"')
-        return found
+        return self._flags(key, self.texts(key))
+
+    def flag_text(self, key: str) -> frozenset[str]:
+        """Take flags separated by blanks, none if absent: tomllib reads one long string much faster than many."""
+        return frozenset(self._flags(key, (self.maybe_text(key) or "").split()))
 
     def truth(self, key: str) -> bool:
         """Take a boolean, False if absent."""
@@ -133,6 +135,12 @@ class Table:
         if value is not None and not isinstance(value, list):
             raise self.error(key, f"is {_kind(value)}", allowed)
         return value or []
+
+    def _flags(self, key: str, found: Sequence[str]) -> tuple[str, ...]:
+        for index, flag in enumerate(found):
+            if not _FLAG.fullmatch(flag):
+                raise self.error(f"{key}[{index}]", f"is {flag!r}", 'a flag spelled with dashes, such as "--tp-size"')
+        return tuple(found)
 
     def _compile(self, key: str, text: str, groups: Iterable[str]) -> re.Pattern[str]:
         try:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from supervise.model.profile import FlagSpec, Profile
 from supervise.profiles.arguments import Arguments
 
+_NOWHERE = FlagSpec()
+
 
 class Values:
     """Looks values up by name.
@@ -40,8 +42,8 @@ class Values:
     def text(self, name: str) -> str | None:
         """The value, None if it has none; a flag without its value is noted."""
         words = self.all(name)
-        if not words and self.given(name) and self._flag(self._spec(name)) in self._value_flags(name):
-            self._note(f"{self.source(name)} has no value")
+        if not words and self.given(name):
+            self.note(f"{self.source(name)} has no value")
         return words[0] if words else None
 
     def number(self, name: str) -> int | None:
@@ -52,7 +54,7 @@ class Values:
         try:
             return int(text)
         except ValueError:
-            self._note(f"{self.source(name)} {text!r} is not a number")
+            self.note(f"{self.source(name)} {text!r} is not a number")
             return None
 
     def fraction(self, name: str) -> float | None:
@@ -66,22 +68,25 @@ class Values:
             value = -1.0
         if 0.0 <= value <= 1.0:
             return value
-        self._note(f"{self.source(name)} {text!r} is not a fraction of 1")
+        self.note(f"{self.source(name)} {text!r} is not a fraction of 1")
         return None
 
     def source(self, name: str) -> str:
-        """Where the value was found: a flag, an environment variable, or "default"."""
+        """Where the value was found: a flag, with its file if it has one, an environment variable, or "default"."""
         spec = self._spec(name)
         flag = self._flag(spec)
         if flag is not None:
-            return flag
-        return next((variable for variable in spec.env if variable in self._env), "default")
+            file = self._arguments.files.get(flag)
+            return flag if file is None else f"{flag} in {file}"
+        return self._variable(spec) or ("default" if spec.fallback is None else self.source(spec.fallback))
+
+    def variable(self, name: str) -> str | None:
+        """The content of the value's environment variable, whatever the flags say."""
+        found = self._variable(self._spec(name))
+        return None if found is None else self._env[found]
 
     def note(self, text: str) -> None:
         """Keep a sentence about what could not be derived, once."""
-        self._note(text)
-
-    def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
 
@@ -92,16 +97,13 @@ class Values:
         """The flag of this value that was mentioned last."""
         return next((flag for flag in reversed(self._arguments.flags) if flag in spec.flags), None)
 
-    def _value_flags(self, name: str) -> tuple[str, ...]:
-        return self._spec(name).flags
+    def _variable(self, spec: FlagSpec) -> str | None:
+        return next((variable for variable in spec.env if variable in self._env), None)
 
     def _elsewhere(self, spec: FlagSpec) -> tuple[str, ...]:
-        variable = next((variable for variable in spec.env if variable in self._env), None)
+        variable = self._variable(spec)
         if variable is not None:
             return (self._env[variable],)
         if spec.fallback is not None:
             return self.all(spec.fallback)
         return () if spec.default is None else (spec.default,)
-
-
-_NOWHERE = FlagSpec()

@@ -8,9 +8,9 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
 from supervise.group.handle import Adoption, Keeper
@@ -54,6 +54,7 @@ class World:
     probe: Callable[[Callable[[], Iterable[Process]]], Probed]
     aftermath: Callable[[Gpus, frozenset[int]], Aftermath]
     clock: Callable[[], float] = time.monotonic
+    in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
 
 
 class Performer:
@@ -171,7 +172,7 @@ class Performer:
     # --- slate --------------------------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
-        result = await asyncio.to_thread(self._world.sweep, lambda: self._cancelled)
+        result = await self._world.in_thread(self._world.sweep, lambda: self._cancelled)
         self.slate = result
         self._console.slate(result)
         self._loop.post(life.SlateCleaned() if result.clean else life.SlateRefused())
@@ -279,7 +280,7 @@ class Performer:
             self._loop.post(life.Agreed())
             return
         while isinstance(self._loop.state, life.Starting):
-            probed = await asyncio.to_thread(self._world.probe, lambda: living_below(self._keeper.id.pid))
+            probed = await self._world.in_thread(self._world.probe, lambda: living_below(self._keeper.id.pid))
             now = self._world.clock()
             if self._readiness.agree(probed, now):
                 self._loop.post(life.Agreed())
@@ -350,7 +351,7 @@ class Performer:
 
     async def _look_once_more(self) -> None:
         gpus = self.slate.gpus if self.slate else Gpus(GpuStatus.ABSENT)
-        aftermath = await asyncio.to_thread(self._world.aftermath, gpus, frozenset(self.ended.pids))
+        aftermath = await self._world.in_thread(self._world.aftermath, gpus, frozenset(self.ended.pids))
         self.ended.aftermath = aftermath
         if self._log is not None:
             self._log.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from supervise.attempts.log import Bound, LogFile
 from supervise.attempts.store import Attempt
@@ -58,8 +59,8 @@ class ServerLog:
 
     def phases(self, until: float) -> dict[str, float]:
         """Seconds that each phase took, in order, the last one up to `until` (monotonic)."""
-        ends = [*list(self._began.values())[1:], until]
-        return {name: end - began for (name, began), end in zip(self._began.items(), ends, strict=True)}
+        moments = [*self._began.values(), until]
+        return {name: end - began for name, (began, end) in zip(self._began, pairwise(moments), strict=True)}
 
     def finish(self) -> None:
         """Read to the end and let go of the file."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from supervise.attempts.store import Run, Store
 from supervise.group.members import living_below
@@ -69,7 +69,7 @@ class _Stage:
         """Supervise and its keeper are killed in the same instant: the one case that leaves orphans."""
         say("\n-- 2. kill -9 of supervise and its keeper at once: the worst that can happen to it " + "-" * 13)
         process = self._start("--escape", "setsid,double-fork,ignore-term", "--shm", "4194304")
-        self._await(lambda: (self._run.read_state() or {}).get("state") == "ready", "the server to become ready")
+        self._await_ready(attempt=2)
         state = self._run.read_state()
         keeper = living(state, "keeper")
         members = living_below(keeper.pid) if keeper else []
@@ -86,7 +86,7 @@ class _Stage:
         """The next start finds what is left, ends it, proves it gone, and serves."""
         say("\n-- 3. The next start: clean slate first, then a good attempt, then a verified end " + "-" * 14)
         process = self._start()
-        self._await(lambda: (self._run.read_state() or {}).get("state") == "ready", "the server to become ready")
+        self._await_ready(attempt=3)
         say(f"$ kill -TERM {process.pid}")
         process.send_signal(signal.SIGTERM)
         return self._await_end() == -signal.SIGTERM and bool(self._outcome().get("clean"))
@@ -114,11 +114,12 @@ class _Stage:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"supervise did not end within {_PATIENCE_S:.0f} s") from None
 
-    def _await(self, condition: Callable[[], bool], what: str) -> None:
+    def _await_ready(self, attempt: int) -> None:
+        """A killed supervise cannot take its state back: that an attempt is ready counts with its number."""
         until = time.monotonic() + _PATIENCE_S
-        while not condition():
+        while not ((state := self._run.read_state()) and state["state"] == "ready" and state["attempt"] == attempt):
             if self._process is None or self._process.poll() is not None or time.monotonic() > until:
-                raise TimeoutError(f"waited in vain for {what}")
+                raise TimeoutError("waited in vain for the server to become ready")
             time.sleep(_LOOK_EVERY_S)
 
     def _outcome(self) -> dict[str, object]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import venv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,25 +15,25 @@ from typing import Any
 from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
 from tests.support.family import Family
+from tests.support.readable import ROOT, readable_copy, readable_python, readable_site
 from tests.support.waiting import DEADLINE_S, wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
-STANDIN = ROOT / "supervise" / "demo" / "server.py"
-HYDRA = ROOT / "tests" / "support" / "hydra.py"
 NOBODY = 65534
 # What would make a test see the machine it happens to run on.
 _NOT_PASSED_ON = ("SUPERVISE_", "NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "STATE_DIRECTORY", "VLLM_", "CUDA_")
 
 
-def standin(*options: object, port: int, pids: Path | None = None) -> list[str]:
+def standin(
+    *options: object, port: int, pids: Path | None = None, python: str = sys.executable, code: Path = ROOT
+) -> list[str]:
     """The command line of a stand-in server."""
     told = [] if pids is None else ["--pids-file", str(pids)]
-    return [sys.executable, str(STANDIN), "--port", str(port), *told, *map(str, options)]
+    return [python, str(code / "supervise/demo/server.py"), "--port", str(port), *told, *map(str, options)]
 
 
-def hydra(*options: str, pids: Path) -> list[str]:
+def hydra(*options: str, pids: Path, python: str = sys.executable, code: Path = ROOT) -> list[str]:
     """The command line of a hostile tree."""
-    return [sys.executable, str(HYDRA), "--tell", str(pids), *options]
+    return [python, str(code / "tests/support/hydra.py"), "--tell", str(pids), *options]
 
 
 def free_port() -> int:
@@ -138,14 +134,28 @@ class Supervise:
             "XDG_RUNTIME_DIR": str(self.base / "run"),
             "TMPDIR": str(self.tmp),
             "COLUMNS": "120",
-            **({} if self.uid is None else {"PYTHONPATH": str(readable_copy()), "PYTHONDONTWRITEBYTECODE": "1"}),
+            **({} if self.uid is None else {"PYTHONPATH": f"{readable_copy()}{os.pathsep}{readable_site()}"}),
+            "PYTHONDONTWRITEBYTECODE": "1",
             **self.extra_env,
         }
 
     @property
     def python(self) -> str:
         """A Python that the user it runs as can execute."""
-        return sys.executable if self.uid is None else str(readable_python())
+        return sys.executable if self.uid is None else readable_python()
+
+    @property
+    def code(self) -> Path:
+        """Where the user it runs as finds our code."""
+        return ROOT if self.uid is None else readable_copy()
+
+    def standin(self, *options: object, port: int, pids: Path | None = None) -> list[str]:
+        """The command line of a stand-in server that this user can start."""
+        return standin(*options, port=port, pids=pids, python=self.python, code=self.code)
+
+    def hydra(self, *options: str, pids: Path) -> list[str]:
+        """The command line of a hostile tree that this user can start."""
+        return hydra(*options, pids=pids, python=self.python, code=self.code)
 
     def start(self, *arguments: object, env: Mapping[str, str] | None = None, **popen: Any) -> Launched:
         """Start `supervise ARGUMENTS…`; returns at once."""
@@ -233,65 +243,6 @@ class Supervise:
                     signals.send(ProcessId(told["pid"], told["ticks"]), signal.SIGKILL)
         for family in self._families:
             family.kill()
-
-
-@functools.cache
-def readable_copy() -> Path:
-    """A copy of the package that every user can read, wherever the checkout is; removed with the interpreter."""
-    base = _shared_directory()
-    shutil.copytree(ROOT / "supervise", base / "code" / "supervise", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "profiles", base / "code" / "profiles")
-    _open_up(base / "code")
-    return base / "code"
-
-
-@functools.cache
-def readable_python() -> Path:
-    """A Python that every user can execute, with the packages of this one: ours may live under a closed home."""
-    if _readable_by_all(Path(sys.executable)) and all(map(_readable_by_all, _site_packages())):
-        return Path(sys.executable)
-    target = _shared_directory() / "venv"
-    venv.EnvBuilder(symlinks=True, with_pip=False).create(target)
-    (site,) = target.glob("lib/python3*/site-packages")
-    for source in _site_packages():
-        shutil.copytree(source, site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    _open_up(target)
-    return target / "bin" / "python"
-
-
-def _site_packages() -> list[Path]:
-    return [
-        Path(path) for path in sys.path if path.endswith(("site-packages", "dist-packages")) and Path(path).is_dir()
-    ]
-
-
-def _readable_by_all(path: Path) -> bool:
-    resolved = [path, path.resolve()]
-    return all(at.stat().st_mode & 0o005 for start in resolved for at in (start, *start.parents))
-
-
-@functools.cache
-def _shared_directory() -> Path:
-    holder = tempfile.TemporaryDirectory(prefix="supervise-test-")
-    _KEPT.append(holder)
-    path = Path(holder.name)
-    path.chmod(0o755)
-    return path
-
-
-def _open_up(base: Path) -> None:
-    for path in (base, *base.rglob("*")):
-        if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
-
-
-def release_shared() -> None:
-    """Remove what `readable_copy` and `readable_python` made."""
-    while _KEPT:
-        _KEPT.pop().cleanup()
-
-
-_KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""From a matched command line to its Need; pure but for `read_text`, and the program need not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+
+from supervise.model.need import Need, Port
+from supervise.profiles.config import resolve
+from supervise.profiles.devices import devices
+from supervise.profiles.load import GENERIC
+from supervise.profiles.match import Match, started
+from supervise.profiles.ports import ports
+from supervise.profiles.values import Values
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 80
+
+
+def derive(match: Match, env: Mapping[str, str], *, read_text: Callable[[str], str], run: str | None = None) -> Need:
+    """Tell what a launch wants of the host.
+
+    Args:
+        match: the command line, matched.
+        env: the environment it is started in, before its wrappers.
+        read_text: gives the text of the engine's own YAML; its OSError or ValueError becomes a note.
+        run: the run's name; by default it is told from profile and address.
+
+    Returns:
+        The Need; what could not be derived is in its notes.
+    """
+    profile = match.profile
+    arguments, notes = resolve(match.arguments, profile, read_text)
+    values = Values(profile, arguments, environment(match, env))
+    bound = ports(values, profile)
+    uds = values.text("uds")
+    model = values.text("model")
+    return Need(
+        profile=profile.name,
+        run=safe_name(run or _run(match, bound, uds)),
+        argv=match.argv,
+        program=match.program,
+        ports=bound,
+        uds=uds,
+        scheme="https" if values.given("tls") else "http",
+        devices=devices(values, profile),
+        memory_fraction=values.fraction("fraction"),
+        memory_rule=profile.memory_rule,
+        model=model,
+        served_names=values.all("served") or ((model,) if model else ()),
+        notes=(*notes, *values.notes),
+    )
+
+
+def environment(match: Match, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment that the engine will see behind its wrappers.
+
+    Args:
+        match: holds what `env` among the wrappers does.
+        env: the one before.
+    """
+    seen: dict[str, str | None] = {} if match.cleared else dict(env)
+    seen.update(match.env)
+    return {name: value for name, value in seen.items() if value is not None}
+
+
+def safe_name(text: str) -> str:
+    """A run name that is a file name anywhere: letters, digits, `._-`, at most 80 of them, never hidden or empty."""
+    name = _UNSAFE.sub("-", text).strip("-.")[:_LONGEST_NAME]
+    return name or "run"
+
+
+def _run(match: Match, bound: tuple[Port, ...], uds: str | None) -> str:
+    name = match.profile.name
+    if uds is not None:
+        return f"{name}-uds-{PurePosixPath(uds).stem}"
+    http = next((port.number for port in bound if port.role == "http"), None)
+    if http is not None:
+        return f"{name}-{http}"
+    return PurePosixPath(started(match.program)).stem if name == GENERIC else name

@@ -1,0 +1,36 @@
+"""The fixtures: vLLM in its cached environment, and a server of its own for each test."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.real import install_vllm, models
+from tests.real.server import RealVllm, Server
+from tests.support import launcher
+from tests.support.launcher import Supervise
+
+
+@pytest.fixture(scope="module")
+def real_vllm(tmp_path_factory: pytest.TempPathFactory) -> RealVllm:
+    """vLLM in its cached environment, installed if this machine has none yet."""
+    venv = install_vllm.install()
+    made = tmp_path_factory.mktemp("models")
+    models.make(venv / "bin/python", made)
+    caches = install_vllm.cache() / "engine"
+    return RealVllm(
+        program=venv / "bin/vllm",
+        models=made,
+        environment={
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CACHE_ROOT": str(caches / "vllm"),
+            "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        },
+    )
+
+
+@pytest.fixture
+def server(real_vllm: RealVllm, supervise: Supervise) -> Server:
+    """A server of its own for one test, not started yet."""
+    return Server(real_vllm, supervise, launcher.free_port())
