@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Put it in front of `vllm serve` or `sglang serve`. `supervise [OPTIONS] COMMAND…` is `supervise run` with them.",
+    help="Put it in front of `vllm serve` or `sglang serve`. `supervise [OPTIONS] COMMAND…` is `supervise run …`.",
     epilog="Exit status: the server's own; 90 not ready in time; 91 ended by itself with 0; 92 hung; 93 deterministic "
     "failure; 94 slate not clean, nothing launched; 95 something survived; 125 supervise itself failed; 126, 127 "
     "cannot execute, not found.",

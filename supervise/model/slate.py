@@ -37,7 +37,7 @@ class FileId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One name in /dev/shm. `users` are pids that map or hold it; `users_known` is False if any process hid its maps."""
+    """One name in /dev/shm. `users` are pids that map or hold it, all of them if `users_known`."""
 
     name: str
     file: FileId
@@ -190,7 +190,7 @@ class Finding:
     """Something that dirties the slate.
 
     `subject` names it ("pid 4711 VLLM::EngineCore"), `evidence` says how we know whose it is. A finding without an
-    `action` is an obstacle if it is `blocking`, else a remark; `remedy` is the exact option or command that resolves it.
+    `action` is an obstacle if it is `blocking`, else a remark; `remedy` is the option or command that resolves it.
     """
 
     kind: str
@@ -222,7 +222,8 @@ class SlateResult:
     """The slate, judged.
 
     `outcomes` are findings that something was done about, `obstacles` those that nothing may be done about, `remarks`
-    those that stand in nobody's way. `checks` are the sentences of what was verified. `gpus` is the last reading: what memory the launch began with.
+    those that stand in nobody's way. `checks` are the sentences of what was verified. `gpus` is the last reading: what
+    memory the launch began with.
     """
 
     run: str

@@ -40,7 +40,9 @@ def verification(ended: Ended) -> tuple[list[str], bool]:
 def tell(ended: Ended, reason: Reason, diagnosis: Diagnosis | None, log: str, done: Done, console: Console) -> None:
     """The end, for people: what became of the group, then the cause if it failed."""
     if reason.cause is not Cause.NOT_LAUNCHED:
-        console.note(f"group empty after {duration(ended.seconds)}" if not ended.survivors else "the group is not empty")
+        console.note(
+            f"group empty after {duration(ended.seconds)}" if not ended.survivors else "the group is not empty"
+        )
     sentences, clean = verification(ended)
     console.verified(sentences, clean=clean)
     console.survivors(ended.survivors)

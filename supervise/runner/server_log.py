@@ -13,6 +13,9 @@ from supervise.model.diagnosis import Diagnosis, End, Line, Progress, SignatureS
 from supervise.model.profile import Profile
 from supervise.runner.watching import LogWatch
 
+# What comes before the first line that a profile knows: imports, mostly, and silence for 13 to 16 s.
+_START = "start"
+
 
 class ServerLog:
     """Follows one attempt's log.
@@ -44,7 +47,7 @@ class ServerLog:
         on_fatal: Callable[[str], None],
     ) -> None:
         self.progress: Progress | None = None
-        self._began: dict[str, float] = {}
+        self._began = {_START: clock()}
         self._clock = clock
         self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
         self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)

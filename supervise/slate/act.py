@@ -10,11 +10,21 @@ from supervise.group.ending import Deadlines, Ending, run
 from supervise.group.leftovers import Leftovers
 from supervise.host import files, procfs, shm, sockets
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import EndProcesses, FileId, Finding, RemoveTree, Unlink, UnlinkSocket
+from supervise.model.slate import (
+    EndProcesses,
+    FileId,
+    Finding,
+    Outcome,
+    Ownership,
+    RemoveTree,
+    Unlink,
+    UnlinkSocket,
+    Verdict,
+)
 from supervise.slate.request import Host
 
 
-def end_processes(findings: Iterable[Finding], host: Host) -> float:
+def end_processes(findings: Iterable[Finding], host: Host) -> list[Outcome]:
     """End all stale processes together, with their descendants, by the one stop path; then the segments they leave.
 
     Args:
@@ -22,19 +32,23 @@ def end_processes(findings: Iterable[Finding], host: Host) -> float:
         host: clock and sleep.
 
     Returns:
-        Seconds it took; blocking, bounded by the deadlines for stale processes.
+        What became of the segments that they alone used; blocking, bounded by the deadlines for stale processes.
     """
     targets = [t for f in findings if isinstance(f.action, EndProcesses) for t in f.action.targets]
-    if not targets:
-        return 0.0
-    began = host.clock()
     leftovers = Leftovers(frozenset())
     ending = Ending(lambda: _living(targets), None, Deadlines.for_stale(), before_kill=leftovers.note)
     leftovers.note(_living(targets))
     run(ending, host.clock, host.sleep)
-    if not ending.survivors:
-        leftovers.remove()
-    return host.clock() - began
+    if ending.survivors:
+        return []
+    left = leftovers.remove()
+    verdicts = [*((path, Verdict.GONE) for path in left.removed), *((path, Verdict.REMAINS) for path in left.remaining)]
+    return [_segment(path, verdict) for path, verdict in verdicts]
+
+
+def _segment(path: str, verdict: Verdict) -> Outcome:
+    finding = Finding("shm", path, Ownership.STALE, ("mapped by what was ended, unmapped now",), blocking=False)
+    return Outcome(finding, verdict, "removed", 0.0)
 
 
 def remove(finding: Finding) -> None:

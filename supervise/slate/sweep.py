@@ -51,7 +51,7 @@ def sweep(request: SlateRequest, host: Host | None = None) -> SlateResult:
             return _result(request, snapshot, findings, history, host.clock())
         if repeated:
             host.sleep(_LOOK_EVERY_S)
-        _act(due, host)
+        history.add(_act(due, host))
 
 
 class _History:
@@ -61,11 +61,16 @@ class _History:
         self.began = began
         self.seen: dict[tuple[str, str], tuple[Finding, float]] = {}
         self.gone: dict[tuple[str, str], float] = {}
+        self._extra: list[Outcome] = []
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """What came to light, and was dealt with, while something else was being dealt with."""
+        self._extra.extend(outcomes)
 
     def note(self, findings: Sequence[Finding], now: float) -> bool:
         """Add a reading; True if it brings nothing new, so that acting again at once would be a busy loop."""
         present = {finding.key: finding for finding in findings if finding.action is not None}
-        fresh = present.keys() - self.seen.keys()
+        fresh = [key for key in present if key not in self.seen]
         for key in fresh:
             self.seen[key] = (present[key], now)
         for key in self.seen.keys() - present.keys():
@@ -74,7 +79,7 @@ class _History:
 
     def outcomes(self, now: float, *, dry_run: bool) -> tuple[Outcome, ...]:
         """Each finding with what became of it."""
-        return tuple(
+        found = (
             Outcome(
                 finding,
                 Verdict.GONE if key in self.gone else Verdict.REMAINS,
@@ -83,6 +88,7 @@ class _History:
             )
             for key, (finding, since) in self.seen.items()
         )
+        return (*found, *self._extra)
 
 
 def _due(findings: Sequence[Finding]) -> list[Finding]:
@@ -93,13 +99,13 @@ def _due(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if isinstance(finding.action, kinds)]
 
 
-def _act(findings: Sequence[Finding], host: Host) -> None:
+def _act(findings: Sequence[Finding], host: Host) -> Sequence[Outcome]:
     """Processes first: what they hold, and the names they leave, can only be dealt with afterwards."""
     if any(isinstance(finding.action, EndProcesses) for finding in findings):
-        act.end_processes(findings, host)
-        return
+        return act.end_processes(findings, host)
     for finding in findings:
         act.remove(finding)
+    return ()
 
 
 def _result(

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from supervise.attempts.store import Run, Store
 from supervise.group.members import living_below
@@ -122,7 +123,7 @@ class _Stage:
                 raise TimeoutError("waited in vain for the server to become ready")
             time.sleep(_LOOK_EVERY_S)
 
-    def _outcome(self) -> dict[str, object]:
+    def _outcome(self) -> dict[str, Any]:
         attempt = self._run.latest()
         return (attempt.read("outcome") if attempt else None) or {}
 

@@ -12,8 +12,8 @@ import psutil
 from supervise.attempts.store import Run
 from supervise.group.members import living_below
 from supervise.host import procfs
-from supervise.text import duration, home
 from supervise.runner.holder import living
+from supervise.text import duration, home
 from supervise.verbs.select import choose, store
 
 _NOT_RUNNING = 3

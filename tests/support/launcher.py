@@ -161,7 +161,7 @@ class Supervise:
         """Start `supervise ARGUMENTS…`; returns at once."""
         number = len(self._launched)
         out, err = self.base / f"{number}.out", self.base / f"{number}.err"
-        as_user = {} if self.uid is None else {"user": self.uid, "group": self.uid, "extra_groups": []}
+        as_user: dict[str, Any] = {} if self.uid is None else {"user": self.uid, "group": self.uid, "extra_groups": []}
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
                 [self.python, "-m", "supervise", *map(str, arguments)],

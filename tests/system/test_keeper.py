@@ -1,6 +1,6 @@
 """The keeper with real, hostile process trees: whatever ends it all, nothing is left.
 
-The negative controls show that the same trees do survive a plain `Popen` and a killed process group.
+test_negative_control.py shows that the same trees do survive a plain `Popen` and a killed process group.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -285,42 +285,6 @@ class TestSpawn:
         """A terminal or a pipe of ours would take it away at the very moment that it is for."""
         streams = [_link(group.keeper.id.pid, fd) for fd in range(3)]
         assert streams == ["/dev/null", str(group.keeper_log), str(group.keeper_log)]
-
-
-class TestNegativeControl:
-    """What the roles are good for: other ways leave them alive."""
-
-    @pytest.fixture
-    def plain(self, family: Family) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-        started: list[subprocess.Popen[bytes]] = []
-
-        def start(*roles: str) -> subprocess.Popen[bytes]:
-            started.append(subprocess.Popen(hydra(*roles, pids=family.path), start_new_session=True))
-            family.wait_ready()
-            return started[-1]
-
-        yield start
-        family.kill()
-        for popen in started:
-            popen.wait(10)
-
-    @pytest.mark.parametrize("role", ROLES)
-    def test_killing_the_leader_leaves_every_role(
-        self, plain: Callable[..., subprocess.Popen[bytes]], family: Family, role: str
-    ) -> None:
-        popen = plain(role)
-        popen.kill()
-        popen.wait(10)
-        assert family.living == set(family.members) - {"leader"} != set()
-
-    def test_killing_the_process_group_leaves_those_that_left_it(
-        self, plain: Callable[..., subprocess.Popen[bytes]], family: Family
-    ) -> None:
-        popen = plain(*ROLES)
-        os.killpg(popen.pid, signal.SIGKILL)
-        popen.wait(10)
-        left = {"setsid", "setpgid", "double-fork", "grandchild"}
-        wait_until(lambda: family.living == left, failure=lambda: family.living)
 
 
 _HOLDER = f"""

@@ -1,0 +1,134 @@
+"""What `supervise` costs, beside its peers and a plain redirect: medians of interleaved runs, in tables.
+
+    python tests/bench/run.py [--quick] [launch] [idle] [log] [stopped]
+
+honcho and supervisord come from $BENCH_PEERS, a virtual environment that has them; without it one is made for the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tests.bench import measures  # noqa: E402 - a script finds its own directory only
+from tests.bench.managers import DIRECT, RECIPE, SUPERVISE, Manager, peers  # noqa: E402
+
+T = TypeVar("T")
+PARTS = ("launch", "idle", "log", "stopped")
+_MIB = 2**20
+
+
+def main() -> None:
+    options = _parse()
+    with tempfile.TemporaryDirectory(prefix="sv-bench-peers-") as directory:
+        others = peers(Path(directory))
+        for part in options.parts or PARTS:
+            {"launch": launch, "idle": idle, "log": log, "stopped": stopped}[part](others, options.quick)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What supervise costs, beside its peers.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"which of {', '.join(PARTS)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="few and short samples")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    return options
+
+
+def launch(others: Sequence[Manager], quick: bool) -> None:
+    managers = (DIRECT, SUPERVISE, *others)
+    samplers: dict[str, Callable[[], float]] = {m.name: _bind(measures.launch_s, m) for m in managers}
+    samplers[RECIPE.name] = _bind(measures.launch_s, RECIPE)
+    imports, scan = f"python -c '{measures.IMPORTS}'", "one reading of /proc"
+    seconds = interleave({**samplers, imports: measures.imports_s, scan: measures.scan_s}, 3 if quick else 9)
+    found = {name: statistics.median(samples) for name, samples in seconds.items()}
+    table("From exec of the manager to exec of the server", ["ms"], {n: [f"{s * 1e3:.0f}"] for n, s in found.items()})
+    ours = found[SUPERVISE.name]
+    aim("below the imports and one reading of /proc together", ours < found[imports] + found[scan])
+    for other in others:
+        aim(f"faster than {other.name}", ours < found[other.name])
+
+
+def idle(others: Sequence[Manager], quick: bool) -> None:
+    window_s, rounds = (5.0, 1) if quick else (15.0, 3)
+    samples = interleave({m.name: _bind(measures.idle, m, window_s) for m in (SUPERVISE, *others)}, rounds)
+    found = {
+        name: measures.Idle(
+            cpu=statistics.median(s.cpu for s in taken),
+            wakeups=statistics.median(s.wakeups for s in taken),
+            pss=statistics.median(s.pss for s in taken),
+        )
+        for name, taken in samples.items()
+    }
+    rows = {name: [f"{i.cpu:.3%}", f"{i.wakeups:.1f}", f"{i.pss:.1f}"] for name, i in found.items()}
+    table("While the server idles, all processes of the manager", ["CPU", "wake-ups/s", "PSS MiB"], rows)
+    ours = found[SUPERVISE.name]
+    aim("at most 45 MiB", ours.pss <= 45)
+    aim("at most 2 wake-ups/s", ours.wakeups <= 2)
+    aim("at most 0.05 % CPU", ours.cpu <= 0.0005)
+
+
+def log(others: Sequence[Manager], quick: bool) -> None:
+    sizes = {"64 KiB writes": (256 * _MIB, 65536), "160 B writes": (48 * _MIB, 160)}
+    managers = (DIRECT, SUPERVISE, *others)
+    columns: dict[str, dict[str, float]] = {}
+    for column, (total, piece) in sizes.items():
+        samplers = {m.name: _bind(measures.log_rate, m, total // (4 if quick else 1), piece) for m in managers}
+        rates = interleave(samplers, 3 if quick else 7)
+        columns[column] = {name: statistics.median(samples) for name, samples in rates.items()}
+    rows = {
+        m.name: [f"{found[m.name]:.0f} ({found[m.name] / found[DIRECT.name]:.2f})" for found in columns.values()]
+        for m in managers
+    }
+    table("What the server can log, MB/s (of a plain redirect)", list(sizes), rows)
+    for column, found in columns.items():
+        aim(f"at least 0.98 of the redirect, {column}", found[SUPERVISE.name] >= 0.98 * found[DIRECT.name])
+
+
+def stopped(others: Sequence[Manager], quick: bool) -> None:
+    samplers: dict[str, Callable[[], float]] = {
+        "supervise": _bind(measures.blocked_s, SUPERVISE, slice(0, 1)),
+        "its keeper": _bind(measures.blocked_s, SUPERVISE, slice(1, None)),
+        **{other.name: _bind(measures.blocked_s, other, slice(None)) for other in others},
+    }
+    found = {name: max(taken) for name, taken in interleave(samplers, 1 if quick else 3).items()}
+    rows = {name: [f"{seconds * 1e3:.0f}"] for name, seconds in found.items()}
+    table("Longest pause of a server that logs while this is stopped for 2 s (the worst of all runs)", ["ms"], rows)
+    aim("the server never waits", found["supervise"] < 0.5 and found["its keeper"] < 0.5)
+
+
+def _bind(function: Callable[..., T], *arguments: object) -> Callable[[], T]:
+    return lambda: function(*arguments)
+
+
+def interleave(samplers: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """One sample of each in turn, so that what the machine does meanwhile falls on all of them."""
+    samples: dict[str, list[T]] = {name: [] for name in samplers}
+    for _ in range(rounds):
+        for name, sample in samplers.items():
+            samples[name].append(sample())
+    return samples
+
+
+def table(title: str, heads: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
+    print(f"\n{title} ({measures.cores()} CPUs)")
+    width = max(map(len, rows))
+    print(" " * width, *(f"{head:>16}" for head in heads))
+    for name, cells in rows.items():
+        print(f"{name:<{width}}", *(f"{cell:>16}" for cell in cells))
+
+
+def aim(text: str, reached: bool) -> None:
+    print(f"  {'reached' if reached else 'MISSED '}  {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
