@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
-from supervise.model.diagnosis import Diagnosis, FailureClass
 from supervise.model.exits import Exit
+
+if TYPE_CHECKING:
+    from supervise.model.diagnosis import Diagnosis
 
 
 class Cause(StrEnum):
@@ -95,76 +98,79 @@ State = Sweeping | Starting | Ready | Stopping | Killing | Verifying | Done
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class SlateCleaned:
     """Nothing stands in the way."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class SlateRefused:
     """Something does, and may not be removed."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class LaunchFailed:
+
+class LaunchFailed(NamedTuple):
     """The kernel would not execute it."""
 
     errno: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopAsked(NamedTuple):
     """Somebody sent us a signal that means stop."""
 
     signum: int
 
 
-@dataclass(frozen=True, slots=True)
 class Agreed:
     """All proofs of readiness agree."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class FatalSeen:
     """A line in the log says that the server cannot go on."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class LingerExpired:
     """It said so a while ago and is still there."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class StartExpired:
     """It was not ready in time."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class LeaderExited:
+
+class LeaderExited(NamedTuple):
     """The leader is gone: exit code, negative for the signal that killed it."""
 
     status: int
 
 
-@dataclass(frozen=True, slots=True)
 class KeeperLost:
     """The keeper died; its descendants are ours now."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class Broken:
     """Supervise itself has failed; it can still end what it began."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class GroupEnded:
+
+class GroupEnded(NamedTuple):
     """The stop path is over."""
 
     survivors: int
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(NamedTuple):
     """The second look is done. `held` counts survivors that only the driver still sees."""
 
     diagnosis: Diagnosis | None = None
@@ -306,7 +312,7 @@ def conclude(reason: Reason, diagnosis: Diagnosis | None, survivors: int) -> Don
     """
     if survivors:
         return Done(Exit.SURVIVORS)
-    deterministic = diagnosis is not None and diagnosis.failure is FailureClass.DETERMINISTIC
+    deterministic = diagnosis is not None and diagnosis.deterministic
     match reason.cause:
         case Cause.ASKED:
             signum = reason.signum or 0

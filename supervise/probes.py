@@ -6,31 +6,13 @@ import http.client
 import socket
 import ssl
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import Enum
 
 from supervise.host import procfs, sockets
 from supervise.model.need import Need
+from supervise.model.probe import Answer, Probed
 from supervise.model.process import Process
 
 _TIMEOUT_S = 5.0
-
-
-class Answer(Enum):
-    """What a readiness probe found."""
-
-    SILENT = "nobody listens"
-    NOT_OURS = "somebody else listens"
-    NOT_YET = "ours listens, HTTP is not 200 yet"
-    YES = "ours listens and answers"
-
-
-@dataclass(frozen=True, slots=True)
-class Probed:
-    """An answer, and who listens where it is not ours."""
-
-    answer: Answer
-    detail: str = ""
 
 
 def ready(need: Need, path: str | None, members: Callable[[], Iterable[Process]]) -> Probed:

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from supervise.group.boot import Booted, boot
 from supervise.model.exits import Exit
 
 if TYPE_CHECKING:
@@ -30,43 +31,48 @@ def main() -> NoReturn:
     elif argv[0].startswith("-"):
         _guarded(lambda: _parser()(["run", *argv], prog_name="supervise"))
     else:
-        _guarded(lambda: run(argv, None))
+        _guarded(lambda: run(argv, None, boot()))
     sys.exit(Exit.OK)
 
 
 def _guarded(action: Callable[[], object]) -> None:
     """One clear line instead of a traceback for everything that users can bring about."""
-    from supervise.attempts.store import StoreError
-    from supervise.profiles.errors import ProfileError
-    from supervise.runner.launch import NotExecutableError
-
     try:
         action()
-    except NotExecutableError as error:
-        _fail(error.status, f"{error.text}{_suggestion(error.program)}")
-    except ProfileError as error:
-        _fail(Exit.USAGE, str(error))
-    except StoreError as error:
-        _fail(Exit.INTERNAL, str(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)
     except OSError as error:
         _fail(Exit.INTERNAL, f"{error.filename or 'system call'}: {error.strerror}")
     except Exception as error:
+        _explain(error)
         if os.environ.get("SUPERVISE_TRACEBACK"):
             raise
         told = f"{type(error).__name__}: {error}"
         _fail(Exit.INTERNAL, f"internal error: {told}; please report it, with SUPERVISE_TRACEBACK=1 for the details")
 
 
-def run(command: list[str], options: Options | None) -> None:
+def _explain(error: Exception) -> None:
+    """Leave with one line for what users can bring about; come back for what they cannot."""
+    from supervise.attempts.store import StoreError
+    from supervise.profiles.errors import ProfileError
+    from supervise.runner.launch import NotExecutableError
+
+    if isinstance(error, NotExecutableError):
+        _fail(error.status, f"{error.text}{_suggestion(error.program)}")
+    if isinstance(error, ProfileError):
+        _fail(Exit.USAGE, str(error))
+    if isinstance(error, StoreError):
+        _fail(Exit.INTERNAL, str(error))
+
+
+def run(command: list[str], options: Options | None, booted: Booted) -> None:
     """Run a server under supervision, then leave with its status."""
     from supervise import runner
     from supervise.attempts.store import Store, default_root
     from supervise.report.console import for_stream
 
-    done = runner.run(command, options or runner.Options(), Store(default_root(os.environ)), for_stream())
+    done = runner.run(command, options or runner.Options(), Store(default_root(os.environ)), for_stream(), booted)
     _leave(done)
 
 

@@ -25,13 +25,13 @@ _PASS_ON = {"allow_interspersed_args": False}
 Command = Annotated[
     list[str],
     typer.Argument(
-        metavar="COMMAND…", help="The server's command line; everything after its first word is passed on untouched."
+        metavar="COMMAND", help="The server's command line; everything after its first word is passed on untouched."
     ),
 ]
 MaybeCommand = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[COMMAND…]",
+        metavar="[COMMAND]",
         help="The command line that would be run; the program need not exist. Without it: every run that is not live.",
     ),
 ]
@@ -97,6 +97,7 @@ def _run(
     from supervise.attempts.log import Bound
     from supervise.attempts.pruning import Pruning
     from supervise.cli import run
+    from supervise.group.boot import boot
     from supervise.runner import Options
 
     options = Options(
@@ -108,7 +109,7 @@ def _run(
         pruning=Pruning(keep, keep_mib * 2**20),
         bound=Bound(log_mib * 2**20),
     )
-    run(command, options)
+    run(command, options, boot())
 
 
 @app.command("clean", context_settings=_PASS_ON)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
 from supervise.group import wire
+from supervise.group.boot import Booted, boot
 from supervise.group.ending import Deadlines, Ending
 from supervise.group.leftovers import Left, Leftovers
 from supervise.group.members import living_below
 from supervise.host import procfs, shm
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId
-
-_PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
-# Without `site` and user paths a Python is up in half the time, and no sitecustomize can get between us and the server.
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from supervise.group.keeper import main; main()"
 
 
 class Keeper:
@@ -32,11 +27,13 @@ class Keeper:
         segments_before: what was in /dev/shm before the launch, and is therefore not the group's.
     """
 
-    def __init__(self, run: str, *, keep_open: tuple[int, ...] = (), log: str = "/dev/null") -> None:
-        """Start a keeper; it launches nothing until told.
+    def __init__(
+        self, booted: Booted | None = None, *, keep_open: tuple[int, ...] = (), log: str | None = None
+    ) -> None:
+        """Take over a keeper, or start one; it launches nothing until told.
 
         Args:
-            run: name of the run, shown in `ps`.
+            booted: its process, if it has been started already.
             keep_open: descriptors that the keeper, but not the server, holds for as long as its group lives (the
                 run's lock).
             log: file for what the keeper itself may have to say in extremis.
@@ -44,32 +41,14 @@ class Keeper:
         Raises:
             OSError: it could not be started.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.channel = ours
+        pid, self.channel = booted or boot()
         self.channel.setblocking(False)
         self.segments_before: frozenset[FileId] = frozenset()
         self._splitter = wire.Splitter()
-        inherited = [theirs.fileno(), *keep_open]
-        for fd in inherited:
-            os.set_inheritable(fd, True)
-        try:
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", "-c", _BOOT, _PACKAGE_PARENT, run, ",".join(map(str, inherited))],
-                os.environ,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setsid=True,
-            )
-        finally:
-            for fd in keep_open:
-                os.set_inheritable(fd, False)
-            theirs.close()
         # Our own child: even if it died at once it is a zombie now, and has an identity.
         self.id = procfs.identify(pid) or ProcessId(pid, 0)
+        if keep_open or log:
+            self._ask(keep_open, request="hold", log=log)
 
     def spawn(
         self,
@@ -132,11 +111,14 @@ class Keeper:
         """Let go of it: whatever still runs in the group then is ended by it."""
         self.channel.close()
 
-    def _ask(self, **request: object) -> None:
+    def _ask(self, fds: tuple[int, ...] = (), **request: object) -> None:
         """A keeper that died meanwhile is noticed by its end of file, so that a broken pipe is no news."""
         self.channel.setblocking(True)
         try:
             self.channel.settimeout(10.0)
+            if fds:
+                # The descriptors ride on the first byte (unix(7), SCM_RIGHTS); a lone newline is no message.
+                socket.send_fds(self.channel, [b"\n"], list(fds))
             self.channel.sendall(wire.encode(request))
         except OSError:
             pass

@@ -27,6 +27,7 @@ from supervise.model.slate import FileId
 if TYPE_CHECKING:
     from types import FrameType
 
+_MOST_FDS = 8
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -49,6 +50,7 @@ class Keeper:
         self._stage: Stage | None = None
         self._started_at = 0.0
         self._childless = True
+        self._held: list[int] = []
 
     def run(self) -> None:
         """Serve one attempt, from the spawn request to the empty group."""
@@ -96,7 +98,10 @@ class Keeper:
         if self._channel is None:
             return
         try:
-            data = self._channel.recv(256 * 1024)
+            data, fds, *_ = socket.recv_fds(self._channel, 256 * 1024, _MOST_FDS)
+            for fd in fds:
+                os.set_inheritable(fd, False)
+            self._held.extend(fds)
         except BlockingIOError:
             return
         except OSError:
@@ -111,6 +116,8 @@ class Keeper:
 
     def _obey(self, message: wire.Message) -> None:
         match message["request"]:
+            case "hold":
+                self._hold(message["log"])
             case "spawn":
                 self._spawn(message)
             case "stop":
@@ -120,6 +127,14 @@ class Keeper:
                 self._stop_or_escalate()
             case "note":
                 self._note()
+
+    def _hold(self, log: str | None) -> None:
+        """Last words go into a file of the run: the caller's standard error may be a pipe that somebody waits on."""
+        if log is not None:
+            fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.dup2(fd, 1)
+            os.dup2(fd, 2)
+            os.close(fd)
 
     def _spawn(self, message: wire.Message) -> None:
         self._deadlines = Deadlines(**message["deadlines"])
@@ -261,15 +276,10 @@ def _ignore(_signum: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Entry point: `python -I -S -c … RUN FD[,FD…]`; the run is there for people who read `ps`.
-
-    The first descriptor is our end of the socketpair, the others are held open for as long as the group lives. None of
-    them is passed on to the server.
-    """
-    descriptors = [int(fd) for fd in sys.argv[-1].split(",")]
-    for fd in descriptors:
-        os.set_inheritable(fd, False)
-    channel = socket.socket(fileno=descriptors[0])
+    """Entry point: `python -I -S -c … FD`, the descriptor of our end of the socketpair; the server does not get it."""
+    descriptor = int(sys.argv[-1])
+    os.set_inheritable(descriptor, False)
+    channel = socket.socket(fileno=descriptor)
     channel.setblocking(False)
     kernel.set_comm("supervise-keep")
     kernel.become_subreaper()

@@ -1,6 +1,6 @@
 """Messages between supervise and its keeper: one JSON object per line over a socketpair.
 
-Requests: spawn, stop, escalate, note. Events: spawned, failed, leader, stage, segments, ended.
+Requests: hold, spawn, stop, escalate, note. Events: spawned, failed, leader, stage, segments, ended.
 JSON with ASCII escapes carries arguments that are not valid UTF-8 unchanged (PEP 383 surrogates).
 """
 
@@ -29,7 +29,7 @@ class Splitter:
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LONGEST:
             raise ValueError("a message without an end")
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in lines if line]
 
 
 def encode(message: Message) -> bytes:

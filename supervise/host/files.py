@@ -1,7 +1,6 @@
 """The door to files of ours: atomic writes, private directories, exact removal.
 
-`tempfile` and `shutil` are imported where they are used: the keeper imports this module, starts faster without them,
-and needs one of them once, at its end.
+`shutil` is imported where it is used: the keeper imports this module and needs that one once, at its end.
 """
 
 from __future__ import annotations
@@ -18,7 +17,10 @@ _LONGEST_BASE = 60
 
 
 def write_atomic(path: str, text: str) -> None:
-    """Replace a file in one step: a reader sees the old content or the new, also across a crash.
+    """Replace a file in one step: a reader sees the old content or the new, also if we are killed in between.
+
+    Not synced: what these files say about processes does not outlive the kernel, a damaged one is never trusted, and
+    three waits for the disk would be the longest part of a launch.
 
     Raises:
         OSError: nothing was changed.
@@ -27,8 +29,6 @@ def write_atomic(path: str, text: str) -> None:
     try:
         with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
@@ -55,18 +55,20 @@ def private_directory(owner: str) -> str:
     """Make a private (0700) short-named directory for what an engine would strew over /tmp.
 
     Args:
-        owner: the marker id of the attempt, written into the directory so that removal can prove whose it is.
+        owner: the marker id of the attempt, random: it names the directory and is written into it, so that removal
+            can prove whose it is.
 
     Returns:
         Its absolute path, short enough for a socket with a uuid name.
 
     Raises:
-        OSError: no temporary directory is writable.
+        OSError: neither $TMPDIR nor /tmp is writable.
     """
-    import tempfile
-
-    base = tempfile.gettempdir()
-    path = tempfile.mkdtemp(prefix="sv-", dir=base if len(base) <= _LONGEST_BASE else "/tmp")
+    base = os.environ.get("TMPDIR", "")
+    if not (os.path.isdir(base) and os.access(base, os.W_OK | os.X_OK) and len(base) <= _LONGEST_BASE):
+        base = "/tmp"
+    path = os.path.join(os.path.abspath(base), f"sv-{owner[:12]}")
+    os.mkdir(path, 0o700)
     write_atomic(os.path.join(path, _OWNER_FILE), owner + "\n")
     return path
 

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from supervise.model.slate import FileId, Segment, Verdict
 
 DIRECTORY = "/dev/shm"
-_PREFIX = b"/dev/shm/"
+_OTHERS = 0o077
 
 
 def mapped_by(pid: int) -> frozenset[FileId] | None:
@@ -27,11 +27,12 @@ def mapped_by(pid: int) -> frozenset[FileId] | None:
     Returns:
         Their identities, None if its maps or descriptors may not be read (proc(5), maps and fd).
     """
-    device = _device()
+    device = os.stat(DIRECTORY).st_dev
+    # By device, not by path: a container that shares this /dev/shm may have it elsewhere.
+    needle = f" {os.major(device):02x}:{os.minor(device):02x} ".encode()
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
-            mapped = {_mapped(line) for line in file if _PREFIX in line}
-        found = {file for file in mapped if file.dev == device}
+            found = {FileId(device, int(line.split(maxsplit=5)[4])) for line in file if needle in line}
         for fd in os.listdir(f"/proc/{pid}/fd"):
             held = _held(f"/proc/{pid}/fd/{fd}")
             if held is not None and held.dev == device:
@@ -56,18 +57,22 @@ def segments() -> tuple[Segment, ...]:
             continue
         if stat.S_ISREG(state.st_mode):
             file = FileId(state.st_dev, state.st_ino)
-            found.append(Segment(entry.name, file, state.st_blocks * 512, state.st_uid, now - state.st_mtime))
+            private = not state.st_mode & _OTHERS
+            size, age_s = state.st_blocks * 512, now - state.st_mtime
+            found.append(Segment(entry.name, file, size, state.st_uid, age_s, private=private))
     return tuple(found)
 
 
-def users(files: Collection[FileId]) -> tuple[dict[FileId, tuple[int, ...]], bool]:
+def users(files: Collection[FileId], *, private: bool = False) -> tuple[dict[FileId, tuple[int, ...]], bool]:
     """Who maps or holds these files.
 
     Args:
         files: the files asked about.
+        private: whether they are all our own and closed to other users: processes of others, which an ordinary user
+            cannot read, then need not be.
 
     Returns:
-        Pids for each file that is used, and whether every process could be read: an unread one may use any of them.
+        Pids for each file that is used, and whether every process was read that may use one.
     """
     found: dict[FileId, list[int]] = defaultdict(list)
     known = True
@@ -76,7 +81,7 @@ def users(files: Collection[FileId]) -> tuple[dict[FileId, tuple[int, ...]], boo
             continue
         mapped = mapped_by(int(name))
         if mapped is None:
-            known = known and not os.path.exists(f"/proc/{name}")
+            known = known and not _may_use(int(name), private=private)
             continue
         for file in mapped.intersection(files):
             found[file].append(int(name))
@@ -103,7 +108,7 @@ def unlink_if_unused(name: str, file: FileId) -> Verdict:
             return Verdict.GONE
         if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid():
             return Verdict.REMAINS
-        used, known = users({file})
+        used, known = users({file}, private=not state.st_mode & _OTHERS)
         if used or not known:
             return Verdict.REMAINS if used else Verdict.UNKNOWN
         os.unlink(name, dir_fd=directory)
@@ -116,17 +121,6 @@ def unlink_if_unused(name: str, file: FileId) -> Verdict:
     return Verdict.GONE
 
 
-def _device() -> int:
-    return os.stat(DIRECTORY).st_dev
-
-
-def _mapped(line: bytes) -> FileId:
-    """Device and inode of one line of maps: `address perms offset dev inode path`, dev as hexadecimal major:minor."""
-    _, _, _, device, inode, *_ = line.split(maxsplit=5)
-    major, _, minor = device.partition(b":")
-    return FileId(os.makedev(int(major, 16), int(minor, 16)), int(inode))
-
-
 def _held(path: str) -> FileId | None:
     """Device and inode of an open file on /dev/shm; sockets and pipes are not worth a stat."""
     try:
@@ -136,3 +130,12 @@ def _held(path: str) -> FileId | None:
     except FileNotFoundError:
         return None
     return FileId(state.st_dev, state.st_ino)
+
+
+def _may_use(pid: int, *, private: bool) -> bool:
+    """Whether a process that could not be read may hold a file: not if it is gone, nor if the file is closed to it."""
+    try:
+        owner = os.stat(f"/proc/{pid}").st_uid
+    except FileNotFoundError:
+        return False
+    return owner == os.geteuid() or not private

@@ -18,8 +18,8 @@ _ERROR, _DONE = 2, 3
 _BOUND_INACTIVE = 13
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBxI48x")
-# family, state, timer, retransmissions, source port (network order), the rest of the id, then five words.
-_ANSWER = struct.Struct("=4x2s68xI")
+# struct inet_diag_msg, 72 bytes: four bytes, source port in network order, …, inode as the last word.
+_ANSWER = struct.Struct("=4x2s62xI")
 _TIMEOUT_S = 2.0
 _BUFFER = 64 * 1024
 

@@ -8,11 +8,13 @@ import socket
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-from supervise.host import procfs
+from supervise.host import procfs, sockdiag
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import PortReading, PortState
 
 _LISTEN = "0A"
+# Nobody serves on it, and every Linux host has it (127.0.0.0/8 is local as a whole).
+_ANOTHER_LOOPBACK = "127.93.57.21"
 _UNIX_LISTENING = 0x10000
 
 
@@ -20,66 +22,71 @@ def probe_port(host: str, number: int) -> PortReading:
     """Tell whether a server could bind a port, also when a holder has bound it and does not listen yet.
 
     A vLLM that still loads owns its port invisibly: not in /proc/net/tcp, connections refused, and a bind with
-    SO_REUSEADDR beside it succeeds. Only a bind without that option sees it (FIELD.md A4). Connections in TIME_WAIT
-    make that bind fail too, without being in any server's way: they are told apart by what does have a socket.
+    SO_REUSEADDR beside it succeeds. Only a bind without that option sees it (FIELD.md A4).
 
     Args:
-        host: address to bind, empty for all.
+        host: address to bind, a name, or empty for all of IPv4.
         number: the port.
 
     Returns:
-        FREE, HELD, or UNKNOWN with the reason (no such address here, no permission).
+        FREE, HELD, or UNKNOWN with the reason (no such address here, no permission). A name is held if any of its
+        addresses is, and free if any can be bound.
     """
-    states = [_try_bind(family, address, number) for family, address in _addresses(host)]
-    for code in states:
-        if code == errno.EADDRINUSE:
-            return _held_or_waiting(host, number)
-    for code in states:
-        if code:
-            return PortReading(number, host, PortState.UNKNOWN, error=os.strerror(code))
-    return PortReading(number, host, PortState.FREE)
-
-
-def _held_or_waiting(host: str, number: int) -> PortReading:
-    waiting = _states(number)
-    only_waiting = bool(waiting) and waiting <= {"06"}
-    reusable = all(
-        _try_bind(family, address, number, reuse=True, listen=True) == 0 for family, address in _addresses(host)
-    )
-    if only_waiting and reusable:
+    try:
+        addresses = _addresses(host)
+    except OSError as error:
+        return PortReading(number, host, PortState.UNKNOWN, error=error.strerror or str(error))
+    states = [_state(family, address, number) for family, address in addresses]
+    if errno.EADDRINUSE in states:
+        return PortReading(number, host, PortState.HELD)
+    if 0 in states:
         return PortReading(number, host, PortState.FREE)
-    return PortReading(number, host, PortState.HELD)
+    return PortReading(number, host, PortState.UNKNOWN, error=os.strerror(states[0]))
+
+
+def _state(family: socket.AddressFamily, address: str, number: int) -> int:
+    """0 if a server with SO_REUSEADDR, as all of them are, could listen there; the errno of a bind if not."""
+    code = _try_bind(family, address, number)
+    return 0 if code == errno.EADDRINUSE and _only_connections(family, address, number) else code
+
+
+def _only_connections(family: socket.AddressFamily, address: str, number: int) -> bool:
+    """Whether nothing is left of an earlier server but its connections (TIME_WAIT, FIN_WAIT2, ESTABLISHED).
+
+    They make a bind without SO_REUSEADDR fail and are in no server's way. A holder beside them that has not begun to
+    listen is told by sock_diag; a kernel before 6.8 does not, there a bind to another loopback address finds one that
+    has bound all interfaces.
+    """
+    states = {state for port, state, _ in _table() if port == number}
+    if not states or _LISTEN in states or sockdiag.bound(number):
+        return False
+    elsewhere = _try_bind(socket.AF_INET, _ANOTHER_LOOPBACK, number)
+    return elsewhere != errno.EADDRINUSE and _try_bind(family, address, number, reuse=True) == 0
 
 
 def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    """What a server binds for this host; the address may carry a scope."""
     if host in ("", "0.0.0.0"):
         return [(socket.AF_INET, "0.0.0.0")]
     if host in ("::", "[::]"):
         return [(socket.AF_INET6, "::")]
+    found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((socket.AddressFamily(family), str(address[0])) for family, _, _, _, address in found))
+
+
+def _try_bind(family: socket.AddressFamily, address: str, number: int, *, reuse: bool = False) -> int:
+    """The errno of a trial bind, 0 if it went well. It never listens: no client may take the trial for a server."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return [(socket.AF_INET, host)]
-    return [(socket.AddressFamily(family), str(address[0])) for family, _, _, _, address in found[:1]]
-
-
-def _try_bind(
-    family: socket.AddressFamily, address: str, number: int, *, reuse: bool = False, listen: bool = False
-) -> int:
-    """The errno of a trial bind, 0 if it went well."""
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        try:
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
             if family is socket.AF_INET6:
                 trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
             if reuse:
                 trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind((address, number))
-            if listen:
-                trial.listen(1)
-        except OverflowError:
-            return errno.EINVAL
-        except OSError as error:
-            return error.errno or errno.EINVAL
+    except OverflowError:
+        return errno.EINVAL
+    except OSError as error:
+        return error.errno or errno.EINVAL
     return 0
 
 
@@ -91,10 +98,6 @@ def listeners(number: int) -> tuple[int, ...]:
 def listening_ports() -> dict[int, int]:
     """All listening TCP sockets of our network namespace: inode to port."""
     return {inode: port for port, state, inode in _table() if state == _LISTEN}
-
-
-def _states(number: int) -> set[str]:
-    return {state for port, state, _ in _table() if port == number}
 
 
 def _table() -> Iterable[tuple[int, str, int]]:
@@ -118,12 +121,46 @@ def holders(inodes: Collection[int], processes: Iterable[Process]) -> tuple[Proc
     return tuple(p.id for p in processes if wanted & (procfs.sockets_of(p.pid) or frozenset()))
 
 
+def bound(number: int) -> tuple[int, ...]:
+    """Inodes of sockets that have bound a TCP port and do not listen yet, as far as the kernel tells (Linux 6.8)."""
+    return sockdiag.bound(number)
+
+
 def unix_listeners() -> dict[str, tuple[int, ...]]:
     """Paths of all listening Unix sockets with their inodes (proc(5), /proc/net/unix)."""
     found: dict[str, list[int]] = defaultdict(list)
-    with open("/proc/self/net/unix", encoding="utf-8", errors="surrogateescape") as file:
-        for row in file.readlines()[1:]:
-            fields = row.rstrip("\n").split(maxsplit=7)
-            if len(fields) == 8 and int(fields[3], 16) & _UNIX_LISTENING:
-                found[fields[7]].append(int(fields[6]))
+    for flags, inode, path in _unix_table():
+        if flags & _UNIX_LISTENING:
+            found[path].append(inode)
     return {path: tuple(inodes) for path, inodes in found.items()}
+
+
+def unix_path_in_use(path: str) -> bool:
+    """Whether any socket is bound to this path, listening or not yet.
+
+    A server may have bound it under another spelling or in another network namespace: a listening one answers a
+    connection, and a relative path that ends the same counts as this one.
+    """
+    ending = os.path.basename(path)
+    for _, _, other in _unix_table():
+        if other == path or (not other.startswith(("/", "@")) and os.path.basename(other) == ending):
+            return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as client:
+        try:
+            client.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            # A full backlog, another type of socket, no permission: somebody may well be there.
+            return True
+    return True
+
+
+def _unix_table() -> Iterable[tuple[int, int, str]]:
+    """Flags, inode and path of every Unix socket that is bound to one."""
+    with open("/proc/self/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+        rows = file.readlines()[1:]
+    for row in rows:
+        fields = row.rstrip("\n").split(maxsplit=7)
+        if len(fields) == 8:
+            yield int(fields[3], 16), int(fields[6]), fields[7]

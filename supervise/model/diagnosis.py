@@ -154,6 +154,11 @@ class Diagnosis:
     advice: tuple[str, ...]
     evidence: tuple[Line, ...] = ()
 
+    @property
+    def deterministic(self) -> bool:
+        """Whether the same launch would fail the same way."""
+        return self.failure is FailureClass.DETERMINISTIC
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:

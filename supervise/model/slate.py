@@ -46,6 +46,7 @@ class Segment:
     age_s: float
     users: tuple[int, ...] = ()
     users_known: bool = True
+    private: bool = False
 
 
 class PortState(StrEnum):
@@ -112,8 +113,7 @@ class Record:
     ended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StaleSocket:
+class StaleSocket(NamedTuple):
     """A Unix socket file that nobody listens on, where the server wants to: its bind would fail (errno 98)."""
 
     path: str
@@ -144,39 +144,34 @@ class Snapshot:
     directories: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class EndProcesses:
+class EndProcesses(NamedTuple):
     """End these processes by the one stop path."""
 
     targets: tuple[ProcessId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unlink:
+class Unlink(NamedTuple):
     """Remove this name from /dev/shm if it still is this very file and nobody uses it."""
 
     name: str
     file: FileId
 
 
-@dataclass(frozen=True, slots=True)
-class UnlinkSocket:
+class UnlinkSocket(NamedTuple):
     """Remove this socket file if it still is this very one and nobody listens on it."""
 
     path: str
     file: FileId
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTree:
+class RemoveTree(NamedTuple):
     """Remove the private directory of an ended attempt of ours; `owner` is the marker id that must stand in it."""
 
     path: str
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class Await:
+class Await(NamedTuple):
     """Nothing to do but wait: somebody else is already ending it (a keeper, the kernel, the driver)."""
 
     why: str
@@ -207,8 +202,7 @@ class Finding:
         return (self.kind, self.subject)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """A finding with what was done about it and what a second look found."""
 
     finding: Finding

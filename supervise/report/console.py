@@ -6,21 +6,21 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from supervise.model.diagnosis import Diagnosis, FailureClass, Progress
 from supervise.model.exits import Exit
 from supervise.text import LABEL_WIDTH, duration, home, plural, printable, shorten, url
 
 if TYPE_CHECKING:
     from rich.live import Live
 
+    from supervise.model.diagnosis import Diagnosis, Progress
     from supervise.model.need import Need
     from supervise.model.slate import SlateResult
 
 _RELAUNCH = {
-    FailureClass.DETERMINISTIC: "cannot help: it would fail the same way",
-    FailureClass.TRANSIENT: "may help",
-    FailureClass.LOAD: "may help until the same load returns",
-    FailureClass.UNKNOWN: "whether it helps is not known",
+    "deterministic": "cannot help: it would fail the same way",
+    "transient": "may help",
+    "load": "may help until the same load returns",
+    "unknown": "whether it helps is not known",
 }
 
 
@@ -135,7 +135,7 @@ class Console:
             self.line("means", diagnosis.meaning)
         for advice in diagnosis.advice:
             self.line("try", advice)
-        self.line("relaunch", _RELAUNCH[diagnosis.failure])
+        self.line("relaunch", _RELAUNCH[diagnosis.failure.value])
         self.line("log", home(log))
 
     def exit(self, status: int) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from supervise import lifecycle as life
 from supervise.attempts.store import Run, Store
+from supervise.group.boot import Booted
 from supervise.group.handle import Keeper
 from supervise.host import kernel
 from supervise.model.exits import Exit
+from supervise.model.probe import Probed
+from supervise.model.process import Process
 from supervise.model.slate import SlateResult
 from supervise.report.console import Console
 from supervise.runner import launch, plan
@@ -25,7 +28,7 @@ from supervise.slate.aftermath import look
 __all__ = ["Options", "run"]
 
 
-def run(command: Sequence[str], options: Options, store: Store, console: Console) -> life.Done:
+def run(command: Sequence[str], options: Options, store: Store, console: Console, booted: Booted) -> life.Done:
     """Put a server on a clean slate, watch over it, and leave nothing of it behind.
 
     Args:
@@ -33,6 +36,7 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         options: the user's.
         store: where attempts are kept.
         console: where people read.
+        booted: the keeper's process, which has been coming up meanwhile.
 
     Returns:
         Exit status, and the signal to re-raise if it was stopped by one.
@@ -44,6 +48,8 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
     """
     program = launch.resolve(command[0], os.environ)
     planned = plan.make(command, os.environ, options)
+    for note in planned.need.notes:
+        console.line("note", note)
     target = store.run(planned.need.run)
     target.create()
     lock = take_lock(target, planned.deadlines, console)
@@ -51,17 +57,26 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         return life.Done(Exit.SLATE)
     kernel.become_subreaper()
     try:
-        return asyncio.run(_supervise(command, program, planned, store, target, lock, console))
+        return asyncio.run(_supervise(command, program, planned, store, target, lock, booted, console))
     finally:
         console.close()
         os.close(lock)
 
 
 async def _supervise(
-    command: Sequence[str], program: str, planned: Plan, store: Store, target: Run, lock: int, console: Console
+    command: Sequence[str],
+    program: str,
+    planned: Plan,
+    store: Store,
+    target: Run,
+    lock: int,
+    booted: Booted,
+    console: Console,
 ) -> life.Done:
     loop = Loop(life.Sweeping())
-    performer = Performer(loop, planned, command, program, target, console, _world(planned, store, target, lock))
+    performer = Performer(
+        loop, planned, command, program, target, console, _world(planned, store, target, lock, booted)
+    )
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: performer.broken(context.get("exception") or RuntimeError(context["message"]))
     )
@@ -76,8 +91,7 @@ async def _supervise(
         restore()
 
 
-def _world(planned: Plan, store: Store, target: Run, lock: int) -> World:
-    from supervise import probes
+def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted) -> World:
     from supervise.slate import SlateRequest, sweep
 
     def clean(cancelled: Callable[[], bool]) -> SlateResult:
@@ -94,10 +108,16 @@ def _world(planned: Plan, store: Store, target: Run, lock: int) -> World:
         settle(target, result)
         return result
 
+    def probe(members: Callable[[], Iterable[Process]]) -> Probed:
+        # An HTTP client takes as long to import as half an asyncio: it is wanted once the server is on its way.
+        from supervise import probes
+
+        return probes.ready(planned.need, planned.profile.ready.http, members)
+
     return World(
         sweep=clean,
-        start_keeper=lambda: Keeper(target.name, keep_open=(lock,), log=os.path.join(target.path, "keeper.log")),
-        probe=lambda members: probes.ready(planned.need, planned.profile.ready.http, members),
+        start_keeper=lambda: Keeper(booted, keep_open=(lock,), log=os.path.join(target.path, "keeper.log")),
+        probe=probe,
         aftermath=lambda gpus, pids: look(planned.need, gpus, pids),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +43,7 @@ class Opened:
             StoreError: the state directory cannot be written.
             OSError: likewise.
         """
-        marker_id = uuid.uuid4().hex
+        marker_id = os.urandom(16).hex()
         attempt = run.open_attempt()
         opened = cls(
             attempt=attempt,

@@ -18,26 +18,23 @@ from supervise.group.leftovers import Leftovers
 from supervise.group.members import living_below
 from supervise.host import procfs, signals
 from supervise.lifecycle import Effect, State
-from supervise.model.diagnosis import End, SignatureSet
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId, Gpus, GpuStatus, SlateResult
-from supervise.profiles.errors import ProfileError
-from supervise.profiles.signatures import load_signatures
 from supervise.runner import launch
 from supervise.runner.attempt import Opened, identities
 from supervise.runner.ended import Ended
 from supervise.runner.readiness import Readiness
 from supervise.runner.report import how, outcome, tell, why
-from supervise.runner.server_log import ServerLog
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
     from supervise.group import wire
-    from supervise.model.diagnosis import Diagnosis
-    from supervise.probes import Probed
+    from supervise.model.diagnosis import Diagnosis, End, SignatureSet
+    from supervise.model.probe import Probed
     from supervise.report.console import Console
     from supervise.runner.loop import Loop
     from supervise.runner.plan import Plan
+    from supervise.runner.server_log import ServerLog
     from supervise.slate.aftermath import Aftermath
 
 _PROBE_EVERY_S = 1.0
@@ -228,6 +225,9 @@ class Performer:
     def _on_spawned(self, leader: ProcessId) -> None:
         if self.opened is None:
             return
+        # Reading the log costs a start-up of its own: it begins once the server has begun.
+        from supervise.runner.server_log import ServerLog
+
         self.opened.leader = leader
         self.opened.record()
         self._publish(self._loop.state)
@@ -245,6 +245,10 @@ class Performer:
 
     def _signatures(self) -> SignatureSet:
         """Known failures; a damaged file costs their names, never the server."""
+        from supervise.model.diagnosis import SignatureSet
+        from supervise.profiles.errors import ProfileError
+        from supervise.profiles.signatures import load_signatures
+
         try:
             return load_signatures(self._plan.profile.signatures)
         except ProfileError as error:
@@ -359,6 +363,8 @@ class Performer:
         self._loop.post(life.Verified(self.diagnosis, aftermath.held))
 
     def _end(self) -> End:
+        from supervise.model.diagnosis import End
+
         reason = self._reason or life.Reason(life.Cause.ASKED)
         status = reason.status
         return End(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervise.probes import Answer, Probed
+from supervise.model.probe import Answer, Probed
 
 # A server that is told to log less never prints its ready line; one that answers this long on its own socket serves.
 _UNANNOUNCED_S = 10.0

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from supervise.host.signals import name as signal_name
 from supervise.lifecycle import Cause, Done, Reason
-from supervise.model.diagnosis import Diagnosis
 from supervise.text import duration, plural
 
 if TYPE_CHECKING:
+    from supervise.model.diagnosis import Diagnosis
     from supervise.report.console import Console
     from supervise.runner.ended import Ended
 

@@ -43,6 +43,8 @@ def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: b
     known = store()
     if command:
         planned = plan.make(command, os.environ, options)
+        for note in planned.need.notes:
+            console.line("note", note)
         targets: list[tuple[Run, Need | None]] = [(known.run(planned.need.run), planned.need)]
     else:
         targets = [(run, None) for run in _idle(known, options.name)]
@@ -80,9 +82,8 @@ def _clean_one(
         deadline_s=options.slate_timeout_s,
         dry_run=dry_run,
     )
-    if dry_run:
+    if dry_run or not os.path.isdir(run.path):
         return sweep(request)
-    run.create()
     lock = take_lock(run, Deadlines(), console)
     if lock is None:
         return None

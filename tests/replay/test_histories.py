@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import socket
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -181,7 +180,7 @@ def wait(_stage: Stage) -> None:
 
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     return Stage(tmp_path / "state")
 
 

@@ -40,7 +40,7 @@ class Group:
         self.family = family
         self.log = directory / "server.log"
         self.keeper_log = directory / "keeper.log"
-        self.keeper = Keeper("test", log=str(self.keeper_log))
+        self.keeper = Keeper(log=str(self.keeper_log))
         self.events: list[dict[str, Any]] = []
 
     def spawn(self, *options: str, deadlines: Deadlines = QUICK, env: dict[str, str] | None = None) -> Group:
@@ -239,7 +239,7 @@ class TestSpawn:
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             group.close()
-            group.keeper = Keeper("test")
+            group.keeper = Keeper()
         finally:
             signal.signal(signal.SIGHUP, before)
         group.spawn().ready()
@@ -270,7 +270,7 @@ class TestSpawn:
     def test_what_the_keeper_holds_for_us_does_not_reach_the_server(self, group: Group, short_dir: Path) -> None:
         with (short_dir / "lock").open("w") as lock:
             group.close()
-            group.keeper = Keeper("test", keep_open=(lock.fileno(),))
+            group.keeper = Keeper(keep_open=(lock.fileno(),))
         group.spawn().ready()
         leader = group.family.members["leader"].pid
         assert str(short_dir / "lock") in _open_files(group.keeper.id.pid)
@@ -283,6 +283,7 @@ class TestSpawn:
 
     def test_keeper_has_no_stream_of_ours(self, group: Group) -> None:
         """A terminal or a pipe of ours would take it away at the very moment that it is for."""
+        group.spawn().ready()
         streams = [_link(group.keeper.id.pid, fd) for fd in range(3)]
         assert streams == ["/dev/null", str(group.keeper_log), str(group.keeper_log)]
 
@@ -294,7 +295,7 @@ import os, signal
 from supervise.group.ending import Deadlines
 from supervise.group.handle import Keeper
 directory, pids, roles = sys.argv[2], sys.argv[3], sys.argv[4:]
-keeper = Keeper("test", log=directory + "/keeper.log")
+keeper = Keeper(log=directory + "/keeper.log")
 command = (sys.executable, sys.argv[1] + "/tests/support/hydra.py", "--tell", pids, *roles)
 deadlines = Deadlines(grace_s={QUICK.grace_s}, term_s={QUICK.term_s}, tracker_s={QUICK.tracker_s})
 log = directory + "/server.log"
