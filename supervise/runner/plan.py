@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from supervise.attempts.log import Bound
 from supervise.attempts.pruning import Pruning
 from supervise.group.ending import Deadlines
 from supervise.model.need import Need
 from supervise.model.profile import Profile
-from supervise.profiles import load, match
-from supervise.profiles.derive import derive
+from supervise.profiles import load, match, titles
+from supervise.profiles.derive import derive, environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,22 @@ def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Pl
     if options.profile is not None:
         matched = matched.with_profile(known, options.profile)
     need = derive(matched, env, read_text=_read_text, run=options.name)
-    return Plan(matched.profile, need, known, options)
+    seen = environment(matched, env)
+    named = {name: titles.in_environment(profile, seen) for name, profile in known.items()}
+    return Plan(named[matched.profile.name], _warned(need, matched), named, options)
+
+
+def _warned(need: Need, matched: match.Match) -> Need:
+    """A wrapper that empties the environment takes our marker with it: then only ancestry holds the group together."""
+    stripped = matched.cleared or any(
+        name.startswith("SUPERVISE_") for name, value in matched.env.items() if value is None
+    )
+    if not stripped:
+        return need
+    note = (
+        "a wrapper clears the environment, and our marker with it: a group that outlives a kill -9 of both is not found"
+    )
+    return replace(need, notes=(*need.notes, note))
 
 
 def _read_text(path: str) -> str:

@@ -60,9 +60,11 @@ def _port(host: Host, address: str, number: int, processes: dict[int, Process]) 
 
 
 def _serving(processes: Iterable[Process]) -> dict[int, tuple[int, ...]]:
-    """Which TCP ports each of these listens on."""
+    """Which TCP ports each of these listens on; the kernel walks a large table for it, so that nobody asks in vain."""
+    held = {p.pid: inodes for p in processes if (inodes := procfs.sockets_of(p.pid))}
+    if not held:
+        return {}
     table = sockets.listening_ports()
-    held = {p.pid: procfs.sockets_of(p.pid) or frozenset() for p in processes}
     return {pid: tuple(sorted({table[i] for i in inodes if i in table})) for pid, inodes in held.items()}
 
 

@@ -272,7 +272,7 @@ def test_segments():
 def test_a_stale_socket_is_removed_only_if_it_is_ours():
     ours = StaleSocket("/tmp/s", FileId(1, 3), 1000)
     assert only(snapshot(stale_socket=ours)).action == UnlinkSocket("/tmp/s", FileId(1, 3))
-    assert only(snapshot(stale_socket=replace(ours, uid=0))).action is None
+    assert only(snapshot(stale_socket=ours._replace(uid=0))).action is None
 
 
 def test_the_private_directory_of_an_attempt_goes_once_nobody_is_at_work_in_it():
