@@ -31,7 +31,7 @@ def read(timeout_s: float = _TIMEOUT_S) -> Gpus:
     reader = threading.Thread(target=lambda: answer.append(_read()), daemon=True, name="nvml")
     reader.start()
     reader.join(timeout_s)
-    return answer[0] if answer else Gpus(GpuStatus.FAILED, error=f"NVML did not answer in {timeout_s:.0f} s")
+    return answer[0] if answer else Gpus(GpuStatus.FAILED, error=f"NVML did not answer in {timeout_s:g} s")
 
 
 def _present() -> bool:
@@ -69,19 +69,36 @@ def _not_initialised(nvml: Any, error: Exception) -> Gpus:
 
 def _device(nvml: Any, index: int) -> GpuReading:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    holders: dict[int, int | None] = {}
-    for query in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
-        for process in query(handle):
-            holders[process.pid] = process.usedGpuMemory
+    total, free = _memory(nvml, handle)
     return GpuReading(
         index=index,
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
         name=_text(nvml.nvmlDeviceGetName(handle)),
-        total=memory.total,
-        free=memory.free,
-        holders=tuple(sorted(holders.items())),
+        total=total,
+        free=free,
+        holders=tuple(sorted(_holders(nvml, handle).items())),
     )
+
+
+def _memory(nvml: Any, handle: Any) -> tuple[int, int]:
+    """Total and free; zero of both where the GPU has no memory of its own but shares the host's (GB10, Jetson)."""
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError_NotSupported:
+        return 0, 0
+    return memory.total, memory.free
+
+
+def _holders(nvml: Any, handle: Any) -> dict[int, int | None]:
+    """Who holds it. In a MIG parent and under WSL this is denied or unsupported: the memory counts, nobody is named."""
+    holders: dict[int, int | None] = {}
+    for query in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
+        try:
+            for process in query(handle):
+                holders[process.pid] = process.usedGpuMemory
+        except (nvml.NVMLError_NotSupported, nvml.NVMLError_NoPermission):
+            continue
+    return holders
 
 
 def _text(value: str | bytes) -> str:

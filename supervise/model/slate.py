@@ -70,7 +70,11 @@ class PortReading:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One look at one GPU through NVML. Bytes; `holders` maps pid to bytes, None where the driver does not say."""
+    """One look at one GPU through NVML.
+
+    Bytes; a `total` of 0 says that it shares the host's memory. `holders` maps pid to bytes, None where the driver does
+    not say.
+    """
 
     index: int
     uuid: str
@@ -113,12 +117,19 @@ class Record:
     ended: bool = False
 
 
-class StaleSocket(NamedTuple):
-    """A Unix socket file that nobody listens on, where the server wants to: its bind would fail (errno 98)."""
+class SocketPath(NamedTuple):
+    """What is where the server wants its Unix socket: whatever it is, a bind there fails (errno 98).
+
+    `in_use` is True if it is a socket that somebody has bound, or may have; `holders` are those of them that can be
+    seen.
+    """
 
     path: str
     file: FileId
     uid: int
+    is_socket: bool = True
+    in_use: bool = False
+    holders: tuple[ProcessId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +138,7 @@ class Snapshot:
 
     `lineage` holds ourselves and all our ancestors: never touched, whatever they match. `ages_s` are seconds by pid;
     `serving` the TCP ports that engine processes listen on, by pid; `directories` those private directories of recorded
-    attempts that exist.
+    attempts that exist. `ended` are processes that this very sweep has ended: what they held may return late.
     """
 
     host: HostId
@@ -140,8 +151,9 @@ class Snapshot:
     segments: tuple[Segment, ...] = ()
     ages_s: dict[int, float] = field(default_factory=dict)
     serving: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    stale_socket: StaleSocket | None = None
+    socket_path: SocketPath | None = None
     directories: frozenset[str] = frozenset()
+    ended: frozenset[ProcessId] = frozenset()
 
 
 class EndProcesses(NamedTuple):
@@ -172,9 +184,13 @@ class RemoveTree(NamedTuple):
 
 
 class Await(NamedTuple):
-    """Nothing to do but wait: somebody else is already ending it (a keeper, the kernel, the driver)."""
+    """Nothing to do but wait: somebody else is already ending it (a keeper, the kernel, the driver).
+
+    `targets` are the processes that are being ended, if it is them that are waited for.
+    """
 
     why: str
+    targets: tuple[ProcessId, ...] = ()
 
 
 Action = EndProcesses | Unlink | UnlinkSocket | RemoveTree | Await

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from supervise.group.ending import Deadlines, Ending, run
 from supervise.group.leftovers import Leftovers
@@ -34,10 +34,10 @@ def end_processes(findings: Iterable[Finding], host: Host) -> list[Outcome]:
     Returns:
         What became of the segments that they alone used; blocking, bounded by the deadlines for stale processes.
     """
-    targets = [t for f in findings if isinstance(f.action, EndProcesses) for t in f.action.targets]
+    doomed = _Doomed(t for f in findings if isinstance(f.action, EndProcesses) for t in f.action.targets)
     leftovers = Leftovers(frozenset())
-    ending = Ending(lambda: _living(targets), None, Deadlines.for_stale(), before_kill=leftovers.note)
-    leftovers.note(_living(targets))
+    ending = Ending(doomed.living, None, Deadlines.for_stale(), before_kill=leftovers.note)
+    leftovers.note(doomed.living())
     run(ending, host.clock, host.sleep)
     if ending.survivors:
         return []
@@ -62,29 +62,43 @@ def remove(finding: Finding) -> None:
             files.remove_private_directory(path, owner)
 
 
-def _living(targets: Sequence[ProcessId]) -> list[Process]:
-    """The targets that still run, and everything below them."""
-    processes = procfs.scan(cmdline=False, environ=False)
-    found: dict[int, Process] = {}
-    for target in targets:
-        process = processes.get(target.pid)
-        if process is None or process.id != target:
-            continue
-        found[target.pid] = process
-        found.update({child.pid: child for child in procfs.descendants(processes, target.pid)})
-    fresh = (procfs.read(pid, environ=False) for pid, process in found.items() if not process.gone)
-    return [process for process in fresh if process is not None and not process.gone]
+class _Doomed:
+    """The targets and everything that was ever seen below them: a child whose parent dies first is not lost."""
+
+    def __init__(self, targets: Iterable[ProcessId]) -> None:
+        self._known = set(targets)
+
+    def living(self) -> list[Process]:
+        """Those of them that still run."""
+        processes = procfs.scan(cmdline=False, environ=False)
+        lineage = procfs.lineage()
+        for target in [target for target in self._known if _is_there(target, processes)]:
+            below = procfs.descendants(processes, target.pid)
+            self._known.update(child.id for child in below if child.pid not in lineage)
+        # With their command lines: the resource tracker is told by it.
+        there = [target for target in self._known if _is_there(target, processes)]
+        fresh = (procfs.read(target.pid, environ=False) for target in there)
+        return [process for process in fresh if process and process.id in self._known and not process.gone]
+
+
+def _is_there(target: ProcessId, processes: Mapping[int, Process]) -> bool:
+    process = processes.get(target.pid)
+    return process is not None and process.id == target
 
 
 def _unlink_socket(path: str, file: FileId) -> None:
     parent, name = os.path.split(os.path.abspath(path))
-    directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
     try:
         state = os.stat(name, dir_fd=directory, follow_symlinks=False)
         same = FileId(state.st_dev, state.st_ino) == file and stat.S_ISSOCK(state.st_mode)
-        if same and state.st_uid == os.geteuid() and path not in sockets.unix_listeners():
+        if same and state.st_uid == os.geteuid() and not sockets.unix_path_in_use(path):
             os.unlink(name, dir_fd=directory)
-    except FileNotFoundError:
+    except OSError:
+        # Gone, or not to be removed by us: the next survey says which.
         pass
     finally:
         os.close(directory)

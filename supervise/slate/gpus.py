@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from supervise.model.need import DeviceKind, Devices, MemoryRule, Need
 from supervise.model.slate import Await, Finding, GpuReading, GpuStatus, Ownership, Snapshot
-from supervise.slate.processes import ending, subject
+from supervise.slate.holders import Holder, describe
+from supervise.slate.processes import ending
 from supervise.slate.request import SlateRequest
 
 _GIB = 2**30
@@ -21,13 +22,13 @@ def judge(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding]) 
         remedy = "make nvidia-smi work first; with CUDA_VISIBLE_DEVICES= (empty) no GPU is looked at"
         yield Finding("gpu", "GPUs", Ownership.UNKNOWN, (f"cannot be read: {snapshot.gpus.error}",), remedy=remedy)
         return
-    doomed = ending(owners)
+    passing = ending(owners) | {process.pid for process in snapshot.ended}
     wanted, missing = needed(need.devices, snapshot.gpus.devices)
     for name in missing:
         remedy = "correct CUDA_VISIBLE_DEVICES; nvidia-smi -L lists what there is"
         yield Finding("gpu", f"GPU {name}", Ownership.UNKNOWN, ("not on this host",), remedy=remedy)
     for device in wanted:
-        if finding := _device(device, need, snapshot, doomed):
+        if finding := _device(device, need, snapshot, request, passing):
             yield finding
 
 
@@ -65,25 +66,35 @@ def enough(device: GpuReading, need: Need) -> bool:
     return device.free >= need.memory_fraction * device.total
 
 
-def _device(device: GpuReading, need: Need, snapshot: Snapshot, doomed: frozenset[int]) -> Finding | None:
+def _device(
+    device: GpuReading, need: Need, snapshot: Snapshot, request: SlateRequest, passing: frozenset[int]
+) -> Finding | None:
     if enough(device, need):
         return None
     name = f"GPU {device.index}"
     wanted = (need.memory_fraction or 0.0) * device.total
     short = f"{device.free / _GIB:.1f} of {device.total / _GIB:.1f} GiB free, {wanted / _GIB:.1f} wanted"
     holders = [pid for pid, _ in device.holders]
-    if doomed.intersection(holders) or not holders:
+    less = f"choose other devices with CUDA_VISIBLE_DEVICES, or ask for less than {need.memory_fraction}"
+    if passing.intersection(holders) or not holders:
+        # Asynchronous: a driver gives memory back some time after its owner's end (FIELD.md A1 rows 10 and 29).
         action = Await("memory of what has ended returns")
-        return Finding("gpu", name, Ownership.STALE, (short,), action)
-    told = [_holder(pid, memory, snapshot) for pid, memory in device.holders]
-    remedy = (
-        f"stop the holder, choose other devices with CUDA_VISIBLE_DEVICES, or ask for less than {need.memory_fraction}"
-    )
-    return Finding("gpu", name, Ownership.FOREIGN, (short, *told), remedy=remedy)
+        return Finding("gpu", name, Ownership.STALE, (short, *_unowned(holders)), action, remedy=less)
+    told = [_holder(pid, memory, snapshot, request) for pid, memory in device.holders]
+    remedies = dict.fromkeys(holder.remedy for holder in told if holder.remedy)
+    ownership = next((holder.ownership for holder in told if holder.ownership is Ownership.LIVE), Ownership.FOREIGN)
+    evidence = tuple(", ".join(holder.evidence) for holder in told)
+    return Finding("gpu", name, ownership, (short, *evidence), remedy=", or ".join((*remedies, less)))
 
 
-def _holder(pid: int, memory: int | None, snapshot: Snapshot) -> str:
-    size = f"{memory / _GIB:.1f} GiB" if memory is not None else "an unknown amount"
+def _unowned(holders: list[int]) -> tuple[str, ...]:
+    return () if holders else ("no visible owner",)
+
+
+def _holder(pid: int, memory: int | None, snapshot: Snapshot, request: SlateRequest) -> Holder:
+    size = f"holds {memory / _GIB:.1f} GiB" if memory is not None else "holds an unknown amount"
     process = snapshot.processes.get(pid)
-    who = subject(process) + f" of uid {process.uid}" if process else f"pid {pid} of another PID namespace"
-    return f"{who} holds {size}"
+    if process is None:
+        return Holder(Ownership.FOREIGN, (f"pid {pid} of another PID namespace", size), "")
+    known = describe(process, snapshot, request)
+    return known._replace(evidence=(*known.evidence, size))

@@ -14,9 +14,8 @@ from supervise.model.slate import (
     RemoveTree,
     Snapshot,
     Unlink,
-    UnlinkSocket,
 )
-from supervise.slate import gpus, ports, processes
+from supervise.slate import gpus, ports, processes, uds
 from supervise.slate.request import SlateRequest
 
 
@@ -35,16 +34,19 @@ def judge(snapshot: Snapshot, request: SlateRequest) -> tuple[Finding, ...]:
         *owners,
         *ports.judge(snapshot, request, owners),
         *gpus.judge(snapshot, request, owners),
-        *_segments(snapshot),
-        *_socket(snapshot),
+        *_segments(snapshot, request),
+        *uds.judge(snapshot, request, owners),
         *_trees(snapshot, request, owners),
     ]
     return tuple(found)
 
 
-def _segments(snapshot: Snapshot) -> Iterable[Finding]:
+def _segments(snapshot: Snapshot, request: SlateRequest) -> Iterable[Finding]:
     """Segments that an ended attempt of this run wrote down as its own."""
+    busy = {f for record in snapshot.records if processes.at_work(record, snapshot, request) for f in record.segments}
     for segment in snapshot.segments:
+        if segment.file in busy:
+            continue
         evidence = (f"recorded by an earlier attempt, {segment.size / 2**20:.0f} MiB",)
         subject = f"/dev/shm/{segment.name}"
         if segment.uid != snapshot.uid:
@@ -58,25 +60,17 @@ def _segments(snapshot: Snapshot) -> Iterable[Finding]:
             yield Finding("shm", subject, Ownership.STALE, (*evidence, "unmapped"), Unlink(segment.name, segment.file))
 
 
-def _socket(snapshot: Snapshot) -> Iterable[Finding]:
-    stale = snapshot.stale_socket
-    if stale is None:
-        return
-    if stale.uid == snapshot.uid:
-        action = UnlinkSocket(stale.path, stale.file)
-        yield Finding("socket", stale.path, Ownership.STALE, ("a socket file that nobody listens on",), action)
-    else:
-        evidence = ("a socket file that nobody listens on", f"uid {stale.uid}")
-        yield Finding("socket", stale.path, Ownership.FOREIGN, evidence, remedy=f"sudo rm {stale.path}")
-
-
 def _trees(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding]) -> Iterable[Finding]:
     """Private directories of attempts that ended without cleaning up; not while a process of theirs still runs."""
     if any(finding.blocking for finding in owners):
         return
     for record in snapshot.records:
         path = record.runtime_dir
-        if path in snapshot.directories and record.run == request.run and not processes.at_work(record, snapshot):
+        if (
+            path in snapshot.directories
+            and record.run == request.run
+            and not processes.at_work(record, snapshot, request)
+        ):
             evidence = (f"private directory of attempt {record.attempt}",)
             action = RemoveTree(path, record.marker_id)
             yield Finding("directory", path, Ownership.OURS, evidence, action, blocking=False)

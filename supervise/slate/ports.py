@@ -2,52 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from supervise.model.process import Process
-from supervise.model.slate import Await, Finding, Ownership, PortReading, PortState, Snapshot
-from supervise.slate.processes import ending, run_at_work, subject
+from supervise.model.slate import Await, Finding, Ownership, PortState, Snapshot
+from supervise.slate.holders import describe
+from supervise.slate.processes import ending
 from supervise.slate.request import SlateRequest
-from supervise.text import duration
 
 
 def judge(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding]) -> Iterator[Finding]:
     """A finding for every needed port that could not be bound."""
-    doomed = ending(owners)
-    waiting = any(isinstance(finding.action, Await) for finding in owners)
+    passing = ending(owners) | {process.pid for process in snapshot.ended}
     for reading in snapshot.ports:
+        name = f"port {reading.number}"
         if reading.state is PortState.UNKNOWN:
             remedy = f"choose an address and port of this host instead of {reading.host or '*'}:{reading.number}"
-            yield Finding("port", f"port {reading.number}", Ownership.UNKNOWN, (reading.error,), remedy=remedy)
+            yield Finding("port", name, Ownership.UNKNOWN, (reading.error,), remedy=remedy)
         elif reading.state is PortState.HELD:
-            yield _held(reading, snapshot, request, doomed, waiting=waiting)
+            holders = [snapshot.processes[h.pid] for h in reading.holders if h.pid in snapshot.processes]
+            yield held("port", name, holders, passing, snapshot, request)
 
 
-def _held(
-    reading: PortReading, snapshot: Snapshot, request: SlateRequest, doomed: frozenset[int], *, waiting: bool
+def held(
+    kind: str,
+    name: str,
+    holders: Sequence[Process],
+    passing: frozenset[int],
+    snapshot: Snapshot,
+    request: SlateRequest,
 ) -> Finding:
-    name = f"port {reading.number}"
-    holders = [snapshot.processes[h.pid] for h in reading.holders if h.pid in snapshot.processes]
-    others = [holder for holder in holders if holder.pid not in doomed]
-    if others:
-        return _obstacle(name, others[0], snapshot, request)
-    if holders or doomed or waiting:
-        action = Await("its holder is being ended")
-        return Finding("port", name, Ownership.STALE, ("held by what is being ended",), action)
-    evidence = ("held, but no holder is visible", "bound and not listening yet, another user's, or another namespace's")
-    remedy = f"see ps for a server that still loads, or choose another port than {reading.number}"
-    return Finding("port", name, Ownership.UNKNOWN, evidence, remedy=remedy)
+    """The finding about an address that somebody has bound.
 
+    Args:
+        kind: kind of the finding.
+        name: the address, as people read it.
+        holders: those who can be seen to hold it.
+        passing: pids that are being ended, or have just been: what they hold returns by itself.
+        snapshot: the reading.
+        request: what the slate is for.
 
-def _obstacle(name: str, holder: Process, snapshot: Snapshot, request: SlateRequest) -> Finding:
-    marker = holder.marker
-    told = (f"held by {subject(holder)}", f"uid {holder.uid}", duration(snapshot.ages_s.get(holder.pid, 0.0)))
-    if marker and run_at_work(marker.run, marker.attempt, snapshot):
+    Returns:
+        Something to wait for, or an obstacle that names the holder and what would make him let go.
+    """
+    staying = [process for process in holders if process.pid not in passing]
+    if staying:
+        holder = describe(staying[0], snapshot, request)
+        remedy = f"{holder.remedy}, or choose another {kind} than {name.removeprefix(f'{kind} ')}"
         return Finding(
-            "port", name, Ownership.LIVE, (*told, f"run {marker.run}"), remedy=f"supervise stop {marker.run}"
+            kind, name, holder.ownership, ("held by " + holder.evidence[0], *holder.evidence[1:]), remedy=remedy
         )
-    if marker and marker.run != request.run:
-        remedy = f"supervise clean --name {marker.run}"
-        return Finding("port", name, Ownership.FOREIGN, (*told, f"left by run {marker.run}"), remedy=remedy)
-    remedy = f"stop it (kill {holder.pid}), or choose another port"
-    return Finding("port", name, Ownership.FOREIGN, told, remedy=remedy)
+    if holders or passing:
+        # The kernel frees what a process held only at the end of its exit; a driver may hold that up for a minute.
+        return Finding(
+            kind, name, Ownership.STALE, ("held by what is being ended",), Await("its holder is being ended")
+        )
+    evidence = (
+        "held, but no holder is visible",
+        "another user's, or another namespace's, or bound and not listening yet",
+    )
+    remedy = f"find the holder as root (ss -tlnp, ps), or choose another {kind} than {name.removeprefix(f'{kind} ')}"
+    return Finding(kind, name, Ownership.UNKNOWN, evidence, remedy=remedy)

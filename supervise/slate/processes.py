@@ -8,7 +8,7 @@ from supervise.model.process import Process
 from supervise.model.slate import Await, EndProcesses, Finding, Ownership, Record, Snapshot
 from supervise.slate import orphans
 from supervise.slate.request import SlateRequest
-from supervise.text import duration
+from supervise.text import duration, plural
 
 
 def judge(snapshot: Snapshot, request: SlateRequest) -> tuple[Finding, ...]:
@@ -20,19 +20,20 @@ def judge(snapshot: Snapshot, request: SlateRequest) -> tuple[Finding, ...]:
             seen.add(process.pid)
             found.append(_own(process, evidence, snapshot, request))
     others = (process for process in snapshot.processes.values() if process.pid not in seen)
-    orphaned = (finding for process in others if (finding := _orphan(process, snapshot, request)))
-    return (*found, *orphaned)
+    found.extend(finding for process in others if (finding := _orphan(process, snapshot, request)))
+    return (*found, *_left_by_other_runs(snapshot, request, ending(found)))
 
 
-def at_work(record: Record, snapshot: Snapshot) -> bool:
+def at_work(record: Record, snapshot: Snapshot, request: SlateRequest) -> bool:
     """Whether the supervise or the keeper of a recorded attempt is alive: its group is theirs to end, not ours."""
-    return _role(record, snapshot) is not None
+    return _role(record, snapshot, request) is not None
 
 
-def run_at_work(run: str, attempt: int, snapshot: Snapshot) -> bool:
+def run_at_work(run: str, attempt: int, snapshot: Snapshot, request: SlateRequest) -> bool:
     """The same for a marker: whether somebody still contains the group of that attempt."""
     return any(
-        record.run == run and record.attempt == attempt and at_work(record, snapshot) for record in snapshot.records
+        record.run == run and record.attempt == attempt and at_work(record, snapshot, request)
+        for record in snapshot.records
     )
 
 
@@ -62,12 +63,12 @@ def _known(marker_id: str, snapshot: Snapshot, request: SlateRequest) -> bool:
 def _own(process: Process, evidence: str, snapshot: Snapshot, request: SlateRequest) -> Finding:
     proofs = (evidence, f"ppid {process.ppid}", duration(snapshot.ages_s.get(process.pid, 0.0)))
     record = _record_of(process, snapshot, request)
-    role = _role(record, snapshot) if record else None
+    role = _role(record, snapshot, request) if record else None
     if role == "supervise":
         remedy = f"supervise stop {request.run}"
         return Finding("process", subject(process), Ownership.LIVE, proofs, remedy=remedy)
     if role == "keeper":
-        action = Await("its keeper is ending it")
+        action = Await("its keeper is ending it", (process.id,))
         return Finding("process", subject(process), Ownership.OURS, (*proofs, "its keeper lives"), action)
     if process.uid not in (snapshot.uid, None) and snapshot.uid != 0:
         evidence_uid = f"uid {process.uid}"
@@ -84,12 +85,12 @@ def _record_of(process: Process, snapshot: Snapshot, request: SlateRequest) -> R
     return None
 
 
-def _role(record: Record, snapshot: Snapshot) -> str | None:
-    """Who of an attempt is alive; ourselves and our ancestors do not count, we are only about to begin."""
+def _role(record: Record, snapshot: Snapshot, request: SlateRequest) -> str | None:
+    """Who of an attempt is alive; for this run we ourselves do not count, we are only about to begin the next one."""
     if record.host != snapshot.host:
         return None
     for name, identity in (("supervise", record.supervisor), ("keeper", record.keeper)):
-        if identity is None or identity.pid in snapshot.lineage:
+        if identity is None or (record.run == request.run and identity.pid in snapshot.lineage):
             continue
         process = snapshot.processes.get(identity.pid)
         if process is not None and process.id == identity and not process.gone:
@@ -107,7 +108,7 @@ def _orphan(process: Process, snapshot: Snapshot, request: SlateRequest) -> Find
     if process.namespace != snapshot.host.pid_namespace:
         return None
     marker = process.marker
-    if marker and run_at_work(marker.run, marker.attempt, snapshot):
+    if marker and run_at_work(marker.run, marker.attempt, snapshot, request):
         return None
     proofs = orphans.why_orphan(process, snapshot.processes)
     if proofs is None:
@@ -126,10 +127,26 @@ def _wanted_ports(request: SlateRequest) -> set[int]:
     return {port.number for port in request.need.ports} if request.need else set()
 
 
+def _left_by_other_runs(snapshot: Snapshot, request: SlateRequest, ending: frozenset[int]) -> Iterator[Finding]:
+    """Other runs of which something runs on although nobody contains it any more: theirs to clean, ours to tell."""
+    for record in snapshot.records:
+        if record.run == request.run or record.host != snapshot.host or at_work(record, snapshot, request):
+            continue
+        left = [
+            process.pid
+            for process in snapshot.processes.values()
+            if process.marker and process.marker.id == record.marker_id and not process.gone
+        ]
+        if alone := sorted(set(left) - ending - snapshot.lineage):
+            told = f"{plural(len(alone), 'process')} without a supervise, pid {alone[0]}{' …' if alone[1:] else ''}"
+            name = f"run {record.run} attempt {record.attempt}"
+            remedy = f"supervise clean --name {record.run}"
+            yield Finding("run", name, Ownership.STALE, (told,), blocking=False, remedy=remedy)
+
+
 def ending(findings: Iterable[Finding]) -> frozenset[int]:
     """Pids that are about to be ended, or awaited, by these findings."""
-    pids: set[int] = set()
-    for finding in findings:
-        if isinstance(finding.action, EndProcesses):
-            pids.update(target.pid for target in finding.action.targets)
-    return frozenset(pids)
+    actions = (finding.action for finding in findings)
+    return frozenset(
+        target.pid for action in actions if isinstance(action, EndProcesses | Await) for target in action.targets
+    )

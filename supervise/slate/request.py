@@ -40,6 +40,7 @@ class Host:
     namespace: Callable[[int], int | None] = procfs.pid_namespace
     probe_port: Callable[[str, int], PortReading] = sockets.probe_port
     listeners: Callable[[int], tuple[int, ...]] = sockets.listeners
+    bound: Callable[[int], tuple[int, ...]] = sockets.bound
     gpus: Callable[[], Gpus] = nvml.read
     segments: Callable[[], tuple[Segment, ...]] = shm.segments
     clock: Callable[[], float] = time.monotonic

@@ -7,20 +7,22 @@ import stat
 from collections.abc import Iterable
 from dataclasses import replace
 
+from supervise.group.leftovers import ENGINE_NAMES
 from supervise.host import procfs, shm, sockets
-from supervise.model.need import DeviceKind, Need
-from supervise.model.process import Process
-from supervise.model.slate import FileId, Gpus, GpuStatus, PortReading, PortState, Segment, Snapshot, StaleSocket
+from supervise.model.need import DeviceKind
+from supervise.model.process import Process, ProcessId
+from supervise.model.slate import FileId, Gpus, GpuStatus, PortReading, PortState, Segment, Snapshot, SocketPath
 from supervise.slate import orphans
 from supervise.slate.request import Host, SlateRequest
 
 
-def survey(request: SlateRequest, host: Host) -> Snapshot:
+def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = frozenset()) -> Snapshot:
     """Read the host once.
 
     Args:
         request: what the slate is for: it decides which ports, GPUs and segments are looked at.
         host: the readers.
+        ended: what this sweep has already ended.
 
     Returns:
         The snapshot; blocking, for as long as a scan of /proc and a call into the driver take.
@@ -40,10 +42,11 @@ def survey(request: SlateRequest, host: Host) -> Snapshot:
         segments=_segments(request, host),
         ages_s={p.pid: procfs.age_s(p.id.ticks) for p in processes.values()},
         serving=_serving(known),
-        stale_socket=_stale_socket(need) if need else None,
+        socket_path=_socket_path(need.uds, processes) if need and need.uds else None,
         directories=frozenset(
             r.runtime_dir for r in request.records if r.runtime_dir and os.path.lexists(r.runtime_dir)
         ),
+        ended=ended,
     )
 
 
@@ -56,7 +59,8 @@ def _port(host: Host, address: str, number: int, processes: dict[int, Process]) 
     reading = host.probe_port(address, number)
     if reading.state is not PortState.HELD:
         return reading
-    return replace(reading, holders=sockets.holders(host.listeners(number), processes.values()))
+    inodes = (*host.listeners(number), *host.bound(number))
+    return replace(reading, holders=sockets.holders(inodes, processes.values()))
 
 
 def _serving(processes: Iterable[Process]) -> dict[int, tuple[int, ...]]:
@@ -70,20 +74,24 @@ def _serving(processes: Iterable[Process]) -> dict[int, tuple[int, ...]]:
 
 def _segments(request: SlateRequest, host: Host) -> tuple[Segment, ...]:
     """Segments that ended attempts of this run wrote down as theirs, with who uses them now."""
-    ours = {file for record in request.records if record.run == request.run for file in record.segments}
-    found = [segment for segment in host.segments() if segment.file in ours] if ours else []
-    used, known = shm.users({segment.file for segment in found})
+    boot = host.host_id().boot_id
+    # An inode means something within one boot; and a group maps files that are not its own, a model in /dev/shm, say.
+    records = [record for record in request.records if record.run == request.run and record.host.boot_id == boot]
+    ours = {file for record in records for file in record.segments}
+    found = [s for s in host.segments() if s.file in ours and ENGINE_NAMES.match(s.name)] if ours else []
+    private = all(segment.private and segment.uid == os.geteuid() for segment in found)
+    used, known = shm.users({segment.file for segment in found}, private=private)
     return tuple(replace(s, users=used.get(s.file, ()), users_known=known) for s in found)
 
 
-def _stale_socket(need: Need) -> StaleSocket | None:
-    """A socket file where the server wants to listen, if nobody listens on it."""
-    if need.uds is None or need.uds in sockets.unix_listeners():
-        return None
+def _socket_path(path: str, processes: dict[int, Process]) -> SocketPath | None:
+    """What is in the way of a Unix socket."""
     try:
-        state = os.lstat(need.uds)
+        state = os.lstat(path)
     except OSError:
         return None
+    file = FileId(state.st_dev, state.st_ino)
     if not stat.S_ISSOCK(state.st_mode):
-        return None
-    return StaleSocket(need.uds, FileId(state.st_dev, state.st_ino), state.st_uid)
+        return SocketPath(path, file, state.st_uid, is_socket=False)
+    holders = sockets.holders(sockets.unix_listeners().get(path, ()), processes.values())
+    return SocketPath(path, file, state.st_uid, in_use=sockets.unix_path_in_use(path), holders=holders)

@@ -22,7 +22,7 @@ from supervise.model.slate import (
     RemoveTree,
     Segment,
     Snapshot,
-    StaleSocket,
+    SocketPath,
     Unlink,
     UnlinkSocket,
 )
@@ -41,7 +41,16 @@ INIT = Process(ProcessId(1, 1), 0, 1, 1, "S", "systemd", 0, ("/sbin/init",))
 def process(pid: int, *argv: str, ppid: int = 1, sid: int | None = None, uid: int = 1000, **more) -> Process:
     comm = more.pop("comm", argv[0][:15] if argv else "x")
     return Process(
-        ProcessId(pid, pid * 10), ppid, sid or pid, sid or pid, "S", comm, uid, argv, namespace=HOST.pid_namespace, **more
+        ProcessId(pid, pid * 10),
+        ppid,
+        sid or pid,
+        sid or pid,
+        "S",
+        comm,
+        uid,
+        argv,
+        namespace=HOST.pid_namespace,
+        **more,
     )
 
 
@@ -151,7 +160,8 @@ def test_a_recorded_leader_is_stale_by_its_record_alone():
 
 
 @pytest.mark.parametrize(
-    "spoiled", [record(host=HostId("another boot", HOST.pid_namespace)), record(leader=ProcessId(92, 921)), record(run="b")]
+    "spoiled",
+    [record(host=HostId("another boot", HOST.pid_namespace)), record(leader=ProcessId(92, 921)), record(run="b")],
 )
 def test_a_record_of_another_boot_process_or_run_proves_nothing(spoiled):
     assert judge(snapshot(process(92, "python", "x"), records=(spoiled,)), REQUEST) == ()
@@ -197,7 +207,8 @@ def test_a_port_held_by_a_live_run_names_the_run():
     other = process(61, "python", marker=Marker("b", 2, "idb"))
     lively = record(2, run="b", marker_id="idb", supervisor=ProcessId(95, 950))
     finding = only(snapshot(other, process(95, "supervise"), ports=(held(other),), records=(lively,)))
-    assert (finding.ownership, finding.remedy) == (Ownership.LIVE, "supervise stop b")
+    assert (finding.ownership, finding.action) == (Ownership.LIVE, None)
+    assert finding.remedy == "supervise stop b, or choose another port than 8000"
 
 
 def gpu(index: int, free: float, *holders: tuple[int, int | None]) -> GpuReading:
@@ -270,9 +281,9 @@ def test_segments():
 
 
 def test_a_stale_socket_is_removed_only_if_it_is_ours():
-    ours = StaleSocket("/tmp/s", FileId(1, 3), 1000)
-    assert only(snapshot(stale_socket=ours)).action == UnlinkSocket("/tmp/s", FileId(1, 3))
-    assert only(snapshot(stale_socket=ours._replace(uid=0))).action is None
+    ours = SocketPath("/tmp/s", FileId(1, 3), 1000)
+    assert only(snapshot(socket_path=ours)).action == UnlinkSocket("/tmp/s", FileId(1, 3))
+    assert only(snapshot(socket_path=ours._replace(uid=0))).action is None
 
 
 def test_the_private_directory_of_an_attempt_goes_once_nobody_is_at_work_in_it():

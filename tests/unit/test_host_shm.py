@@ -1,0 +1,199 @@
+"""/dev/shm on the real kernel: who uses a segment, and what is never removed."""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from supervise.host import shm
+from supervise.model.slate import FileId, Verdict
+from tests.support.launcher import NOBODY, readable_copy, readable_python
+
+SHM = Path(shm.DIRECTORY)
+
+
+class Made:
+    """Segments of one test; those that are left are removed at its end."""
+
+    def __init__(self) -> None:
+        self.paths: list[Path] = []
+        self.stack = ExitStack()
+
+    def segment(self, size: int = 4096, mode: int = 0o600) -> tuple[str, FileId]:
+        path = SHM / f"psm_test_{uuid.uuid4().hex[:8]}"
+        path.write_bytes(bytes(size))
+        path.chmod(mode)
+        self.paths.append(path)
+        return path.name, identity(path)
+
+    def mapped(self, name: str) -> mmap.mmap:
+        with open(SHM / name, "r+b") as file:
+            return self.stack.enter_context(mmap.mmap(file.fileno(), 0))
+
+
+def identity(path: Path) -> FileId:
+    state = path.lstat()
+    return FileId(state.st_dev, state.st_ino)
+
+
+@pytest.fixture
+def made() -> Iterator[Made]:
+    made = Made()
+    yield made
+    made.stack.close()
+    for path in made.paths:
+        path.unlink(missing_ok=True)
+
+
+def test_all_regular_files_are_segments_and_nothing_else_is(made):
+    name, file = made.segment(8192)
+    link = SHM / f"psm_link_{uuid.uuid4().hex[:8]}"
+    link.symlink_to(SHM / name)
+    made.paths.append(link)
+    found = {segment.name: segment for segment in shm.segments()}
+    assert link.name not in found
+    told = found[name]
+    assert (told.file, told.size, told.uid, told.private) == (file, 8192, os.geteuid(), True)
+    assert 0 <= told.age_s < 60
+
+
+def test_a_segment_open_to_others_is_not_private(made):
+    name, _ = made.segment(mode=0o644)
+    assert not next(segment for segment in shm.segments() if segment.name == name).private
+
+
+def test_mapped_or_held_open_is_used(made):
+    (mapped, file), (_, unused) = made.segment(), made.segment()
+    held, held_file = made.segment()
+    made.mapped(mapped)
+    made.stack.enter_context(open(SHM / held, "rb"))
+    mine = shm.mapped_by(os.getpid())
+    assert {file, held_file} <= mine
+    assert unused not in mine
+    used, known = shm.users({file, held_file, unused}, private=True)
+    assert used == {file: (os.getpid(),), held_file: (os.getpid(),)}
+    assert known
+
+
+def test_a_semaphore_is_used_although_it_is_mapped_under_another_name(made):
+    before = {segment.file for segment in shm.segments()}
+    semaphore = multiprocessing.get_context("spawn").Semaphore()
+    linked = SHM / f"sem.mp-test-{uuid.uuid4().hex[:8]}"
+    made.paths.append(linked)
+    # CPython unlinks its semaphores at once; a file of the same kind stays under its name.
+    name, file = made.segment()
+    mapping = made.mapped(name)
+    (SHM / name).rename(linked)
+    assert f"/dev/shm/{linked.name}" not in Path("/proc/self/maps").read_text() or mapping
+    assert file in shm.mapped_by(os.getpid())
+    assert shm.unlink_if_unused(linked.name, file) is Verdict.REMAINS
+    assert linked.exists()
+    assert semaphore
+    assert before
+
+
+def test_nobody_s_process_has_no_segments():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert shm.mapped_by(child.pid) == frozenset()
+    finally:
+        child.communicate()
+    assert shm.mapped_by(child.pid) is None
+
+
+def test_unused_is_removed(made):
+    name, file = made.segment()
+    assert shm.unlink_if_unused(name, file) is Verdict.GONE
+    assert not (SHM / name).exists()
+
+
+def test_removing_what_is_gone_is_done(made):
+    name, file = made.segment()
+    (SHM / name).unlink()
+    assert shm.unlink_if_unused(name, file) is Verdict.GONE
+
+
+def test_used_stays(made):
+    name, file = made.segment()
+    made.mapped(name)
+    assert shm.unlink_if_unused(name, file) is Verdict.REMAINS
+    assert (SHM / name).exists()
+
+
+def test_another_file_of_that_name_stays(made):
+    name, file = made.segment()
+    assert shm.unlink_if_unused(name, file._replace(ino=file.ino + 1)) is Verdict.GONE
+    assert (SHM / name).exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../etc/passwd", "a/b"])
+def test_what_is_no_name_in_the_directory_is_not_touched(name):
+    assert shm.unlink_if_unused(name, FileId(1, 1)) is Verdict.UNKNOWN
+
+
+def test_a_link_is_never_followed_and_never_removed(made, tmp_path):
+    target = tmp_path / "precious"
+    target.write_text("x")
+    link = SHM / f"psm_link_{uuid.uuid4().hex[:8]}"
+    link.symlink_to(target)
+    made.paths.append(link)
+    assert shm.unlink_if_unused(link.name, identity(target)) is Verdict.GONE
+    assert shm.unlink_if_unused(link.name, identity(link)) is Verdict.REMAINS
+    assert link.is_symlink()
+    assert target.exists()
+
+
+def test_a_directory_stays(made):
+    directory = SHM / f"psm_dir_{uuid.uuid4().hex[:8]}"
+    directory.mkdir()
+    try:
+        assert shm.unlink_if_unused(directory.name, identity(directory)) is Verdict.REMAINS
+        assert directory.exists()
+    finally:
+        directory.rmdir()
+
+
+@pytest.mark.root
+def test_another_user_s_segment_stays(made):
+    name, file = made.segment()
+    os.chown(SHM / name, NOBODY, NOBODY)
+    assert shm.unlink_if_unused(name, file) is Verdict.REMAINS
+
+
+UNLINK = """
+import os, sys
+from supervise.host import shm
+from supervise.model.slate import FileId
+name, dev, ino = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+print(shm.unlink_if_unused(name, FileId(dev, ino)).value)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("mode", "verdict"), [(0o600, "gone"), (0o644, "unknown")])
+def test_an_ordinary_user_removes_what_is_closed_to_others_although_root_s_maps_are_hidden(made, mode, verdict):
+    name, file = made.segment(mode=mode)
+    os.chown(SHM / name, NOBODY, NOBODY)
+    done = subprocess.run(
+        [readable_python(), "-c", UNLINK, name, str(file.dev), str(file.ino)],
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        env={"PYTHONPATH": str(readable_copy()), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == verdict
+    assert (SHM / name).exists() is (verdict == "unknown")
