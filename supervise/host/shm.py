@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection
 
+from supervise.host import procfs
 from supervise.model.slate import FileId, Segment, Verdict
 
 DIRECTORY = "/dev/shm"
@@ -133,9 +134,13 @@ def _held(path: str) -> FileId | None:
 
 
 def _may_use(pid: int, *, private: bool) -> bool:
-    """Whether a process that could not be read may hold a file: not if it is gone, nor if the file is closed to it."""
-    try:
-        owner = os.stat(f"/proc/{pid}").st_uid
-    except FileNotFoundError:
+    """Whether a process that could not be read may hold a file.
+
+    It may not if it has ended (a zombie hides its descriptors from its own user), if the file is closed to it, or if it
+    is an ancestor of ours: the init of a container or a virtual machine, unreadable even for root, is no client of a
+    server that was started below it.
+    """
+    process = procfs.read(pid, cmdline=False, environ=False)
+    if process is None or process.gone:
         return False
-    return owner == os.geteuid() or not private
+    return (process.uid == os.geteuid() or not private) and pid not in procfs.lineage()

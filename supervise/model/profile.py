@@ -39,7 +39,7 @@ class ReadyRule:
 
 @dataclass(frozen=True, slots=True)
 class FlagSpec:
-    """Where a value comes from, first match wins: flags, environment variables, position, another value, default.
+    """Where a value comes from, first match wins: flags, position, a file's flags, environment, another value, default.
 
     `flags` are spelled with dashes. `positional` counts the words that belong to no flag, from 0. `fallback` names
     another value of the same profile.
@@ -58,13 +58,16 @@ class PortRule:
 
     `value` and `host` name values of the profile; a `host` of None is all interfaces. `when` are values of which every
     one must be given by a flag, `unless` values of which none may be. `multi_node` asks for more than one node,
-    `first_node` for rank 0. `count` names the value that says how many consecutive ports there are.
+    `first_node` for rank 0. There are `width` consecutive ports, or as many as the value named by `count` says.
+    `offset` is how far the first of them lies above the value, or below it where there is no such port above.
     """
 
     role: str
     value: str
     host: str | None = None
     count: str | None = None
+    width: int = 1
+    offset: int = 0
     when: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     multi_node: bool = False

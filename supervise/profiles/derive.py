@@ -16,6 +16,7 @@ from supervise.profiles.values import Values
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 80
+_SERVING = ("http", "grpc")
 
 
 def derive(match: Match, env: Mapping[str, str], *, read_text: Callable[[str], str], run: str | None = None) -> Need:
@@ -75,7 +76,7 @@ def _run(match: Match, bound: tuple[Port, ...], uds: str | None) -> str:
     name = match.profile.name
     if uds is not None:
         return f"{name}-uds-{PurePosixPath(uds).stem}"
-    http = next((port.number for port in bound if port.role == "http"), None)
-    if http is not None:
-        return f"{name}-{http}"
+    served = next((port.number for port in bound if port.role in _SERVING), None)
+    if served is not None:
+        return f"{name}-{served}"
     return PurePosixPath(started(match.program)).stem if name == GENERIC else name

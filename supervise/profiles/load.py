@@ -20,7 +20,7 @@ _PLACEHOLDERS = ("dir", "tmp", "user")
 VALUES = (
     "host", "port", "uds", "model", "served", "devices", "device", "device_base", "device_step", "fraction",
     "tp", "pp", "pcp", "dp", "dp_local", "ep", "nodes", "node_rank", "tls", "supervisor_port", "master_port",
-    "grpc_port", "nccl_port", "init_address", "headless", "multi_port", "dp_rank", "dp_attention",
+    "grpc_port", "nccl_port", "init_address", "loopback", "grpc", "headless", "multi_port", "dp_rank", "dp_attention",
 )  # fmt: skip
 """The names that a value of a profile may have."""
 
@@ -151,6 +151,8 @@ def _port(table: Table, values: dict[str, FlagSpec]) -> PortRule:
         value=value or table.text("value"),
         host=table.choice("host", values),
         count=table.choice("count", values),
+        offset=table.count("offset") or 0,
+        width=table.count("width") or 1,
         when=_named(table, "when", values),
         unless=_named(table, "unless", values),
         multi_node=table.truth("multi_node"),

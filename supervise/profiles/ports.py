@@ -37,11 +37,12 @@ def _applies(rule: PortRule, values: Values) -> bool:
 
 def _of(rule: PortRule, values: Values) -> Iterator[Port]:
     text = values.text(rule.value)
-    first = None if text is None else _number(text, rule, values)
-    if first is None:
+    base = None if text is None else _number(text, rule, values)
+    if base is None:
         return
+    first = base + rule.offset if base + rule.offset <= _HIGHEST else base - rule.offset
     host = (values.text(rule.host) if rule.host else None) or _EVERYWHERE
-    count = (values.number(rule.count) if rule.count else None) or 1
+    count = (values.number(rule.count) if rule.count else None) or rule.width
     for number in range(first, min(first + max(count, 1), _HIGHEST + 1)):
         yield Port(number, host, rule.role, values.source(rule.value))
 

@@ -33,11 +33,11 @@ class Values:
         """All words of a value, empty if it has none."""
         spec = self._spec(name)
         flag = self._flag(spec)
-        if flag is not None:
+        if flag is not None and flag not in self._arguments.files:
             return self._arguments.flags[flag]
         if spec.positional is not None and spec.positional < len(self._arguments.words):
             return (self._arguments.words[spec.positional],)
-        return self._elsewhere(spec)
+        return self._elsewhere(spec) if flag is None else self._arguments.flags[flag]
 
     def text(self, name: str) -> str | None:
         """The value, None if it has none; a flag without its value is noted."""

@@ -25,6 +25,7 @@ from supervise.runner.attempt import Opened, identities
 from supervise.runner.ended import Ended
 from supervise.runner.readiness import Readiness
 from supervise.runner.report import how, outcome, tell, why
+from supervise.slate import to_json
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
@@ -87,7 +88,7 @@ class Performer:
         self._loop, self._plan, self._run, self._console, self._world = loop, plan, run, console, world
         self._command, self._program = command, program
         self._io = asyncio.get_running_loop()
-        self._cancelled = False
+        self._cancelled = self._write_failed = False
         self._keeper = world.start_keeper()
         self._adoption: Adoption | None = None
         self._log: ServerLog | None = None
@@ -119,6 +120,8 @@ class Performer:
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
         self._publish(state)
+        number = self.opened.attempt.number if self.opened else None
+        self._run.append_event({"state": type(state).__name__.lower(), "attempt": number})
         if isinstance(state, life.Stopping | life.Killing | life.Verifying):
             self._reason = state.reason
         if isinstance(state, life.Stopping):
@@ -182,6 +185,8 @@ class Performer:
     def _launch(self) -> None:
         self.opened = opened = Opened.begin(self._run, self._command, self._plan.need, self._keeper.id)
         self._console.attempt(opened.attempt.number, opened.attempt.log)
+        if self.slate is not None:
+            self._write(opened.attempt.write, "slate", to_json(self.slate))
         additions = self._plan.profile.environment
         self._keeper.spawn(
             self._program,
@@ -229,7 +234,7 @@ class Performer:
         from supervise.runner.server_log import ServerLog
 
         self.opened.leader = leader
-        self.opened.record()
+        self._write(self.opened.record)
         self._publish(self._loop.state)
         self._log = ServerLog(
             self.opened.attempt,
@@ -258,7 +263,7 @@ class Performer:
     def _on_segments(self, files: tuple[FileId, ...]) -> None:
         if self.opened is not None:
             self.opened.segments = files
-            self.opened.record()
+            self._write(self.opened.record)
 
     def _on_progress(self, new_phase: bool) -> None:
         if self._log is None or self._log.progress is None or not isinstance(self._loop.state, life.Starting):
@@ -380,15 +385,25 @@ class Performer:
 
     def _publish(self, state: State) -> None:
         opened = self.opened
-        self._run.write_state(
+        self._write(
+            self._run.write_state,
             {
                 "run": self._run.name,
                 "state": type(state).__name__.lower(),
                 "attempt": opened.attempt.number if opened else None,
                 "phase": self._log.phase if self._log else None,
                 **identities(procfs.self_id(), self._keeper.id, opened.leader if opened else None),
-            }
+            },
         )
+
+    def _write(self, write: Callable[..., None], *arguments: object) -> None:
+        """Write something down; a full disk is said once and never ends a server that runs."""
+        try:
+            write(*arguments)
+        except OSError as error:
+            if not self._write_failed:
+                self._console.error(f"{self._run.path}: {error.strerror}; the server is not affected, its records are")
+            self._write_failed = True
 
     def _later(self, delay_s: float, event: life.Event) -> None:
         self._timers.append(self._io.call_later(delay_s, self._loop.post, event))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import venv
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from tests.support.launcher import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_S = 30.0
+# Users start programs that have been compiled before, and without our settings.
+_NOT_PASSED_ON = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,13 @@ class Manager:
         name: as it stands in the tables.
         command: from the server's command line and a directory of its own to what is executed.
         writes_log: whether it puts the server's output into a log itself; otherwise its standard output is one.
+        log_share: which part of the usual bytes it is given to log; one that is very slow would take minutes.
     """
 
     name: str
     command: Callable[[list[str], Path], list[str]]
     writes_log: bool = False
+    log_share: float = 1.0
 
 
 def _supervise(server: list[str], _: Path) -> list[str]:
@@ -58,6 +63,11 @@ def _shell_recipe(server: list[str], _: Path) -> list[str]:
 DIRECT = Manager("plain redirect", lambda server, _: server)
 SUPERVISE = Manager("supervise", _supervise, writes_log=True)
 RECIPE = Manager("pkill; sleep 2; ps | grep", _shell_recipe)
+
+
+def environment() -> dict[str, str]:
+    """Ours, in which Python keeps what it has compiled: as for anything that is installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def peers(directory: Path) -> list[Manager]:
@@ -81,7 +91,7 @@ def _honcho(home: Path) -> Manager | None:
         (directory / "Procfile").write_text(f"server: exec {shlex.join(server)}\n")
         return [str(program), "-f", str(directory / "Procfile"), "start"]
 
-    return Manager("honcho", command) if program.exists() else None
+    return Manager("honcho", command, log_share=1 / 16) if program.exists() else None
 
 
 def _supervisord(home: Path) -> Manager | None:
@@ -126,7 +136,7 @@ class Running:
         self.id = procfs.identify(self.popen.pid) or ProcessId(self.popen.pid, 0)
 
     def _environment(self, does: str) -> dict[str, str]:
-        return os.environ | {
+        return environment() | {
             "BENCH_DO": does,
             "BENCH_TOLD": str(self._told),
             "BENCH_ROOT": str(ROOT),
@@ -168,6 +178,22 @@ class Running:
                 raise TimeoutError(f"no {event!r}: {(self.directory / 'stderr').read_text()}")
             time.sleep(0.005)
         return entries[0]
+
+    def wait_served(self) -> None:
+        """Wait until the server answers, and its manager has had the time to see it.
+
+        Raises:
+            TimeoutError: it never did.
+        """
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5.0):
+                    return
+            except OSError as error:
+                if time.monotonic() > until:
+                    raise TimeoutError(f"nobody serves: {error}") from None
+                time.sleep(0.05)
 
     def tree(self) -> list[Process]:
         """Everything below the manager."""

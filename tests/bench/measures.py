@@ -12,7 +12,7 @@ from pathlib import Path
 
 from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
-from tests.bench.managers import Manager, Running
+from tests.bench.managers import Manager, Running, environment
 
 IMPORTS = "import typer, psutil, pynvml, watchfiles"
 _SETTLE_S = 4.0
@@ -28,7 +28,7 @@ def launch_s(manager: Manager) -> float:
 def imports_s() -> float:
     """Seconds that a Python takes which only imports what a supervisor might."""
     begun = time.monotonic()
-    subprocess.run([sys.executable, "-c", IMPORTS], check=True, timeout=30.0)
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, timeout=30.0, env=environment())
     return time.monotonic() - begun
 
 
@@ -51,7 +51,7 @@ class Idle:
 def idle(manager: Manager, window_s: float) -> Idle:
     """Watch a manager and all its helpers for a while, once its server serves."""
     with Running(manager, "serve") as running:
-        running.wait_told("started")
+        running.wait_served()
         time.sleep(_SETTLE_S)
         members = running.managers()
         before, begun = [_costs(member) for member in members], time.monotonic()
@@ -81,6 +81,7 @@ def _pss(target: ProcessId) -> float:
 
 def log_rate(manager: Manager, total: int, piece: int) -> float:
     """Megabytes per second that a server can log in writes of `piece` bytes."""
+    total = int(total * manager.log_share)
     with Running(manager, f"flood:{total},{piece}") as running:
         return total / 1e6 / float(running.wait_told("flooded", 120.0)["seconds"])
 

@@ -30,6 +30,8 @@ _CHANGING = (
     (r"\buid \d+", "uid <uid>"),
     (r"\b\d+\.\d [GMK]iB", "<size>"),
     (r"no NVIDIA driver here|GPU [\d,-]+ (free ≥ \d+%|read)", "<gpus>"),
+    # Said or not: it depends on which of a dying group is the last.
+    (r"(?m)^ +the leader is gone or late: .*\n", ""),
     (r"supervise \d+\.\d+\.\d+\S*", "supervise <version>"),
 )
 
@@ -51,7 +53,8 @@ def help_text(text: str) -> str:
     rest = re.sub(r" <(str|list\[str\])>", "", rest).replace("\\[", "[")
     rest = re.sub(r"(?<=\S)\n {10,}", " ", rest)
     rest = re.sub(r"(?<=\S) {2,}", "  ", rest)
-    return f"{usage}\n{re.sub(r' +(?=[[][a-z])', '  ', rest)}"
+    rest = re.sub(r" +(?=\[[a-z])", "  ", rest)
+    return f"{usage}\n{rest}"
 
 
 def same(name: str, text: str) -> None:

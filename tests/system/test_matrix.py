@@ -145,7 +145,7 @@ class TestEveryEnd:
         scene.assert_nothing_left()
 
     def test_stop_while_loading_when_the_first_sigterm_is_lost(self, user: Supervise, port: int) -> None:
-        scene = start(user, port, "--hang-at", "load", "--lose-first-term", grace=4.0)
+        scene = start(user, port, "--hang-at", "load", "--lose-first-term", grace=3.0)
         scene.family.wait_for(ESCAPES[-1])
         leader = scene.note_what_it_holds().family.members["leader"]
         scene.launched.send(signal.SIGTERM)

@@ -262,6 +262,8 @@ class TestLeftovers:
         foreign = Path(shm.DIRECTORY) / f"psm_{secrets.token_hex(4)}"
         try:
             foreign.write_bytes(b"x" * 4096)
+            # The same owner, too: only the record tells them apart.
+            os.chown(foreign, segment.uid, -1)
             _kill_everything_but(left)
             assert family.survivors == []
             assert segment.file in {found.file for found in shm.segments()}

@@ -290,7 +290,7 @@ def test_only_the_right_line_means_ready(engine: str, line: str, ready: bool) ->
 
 def test_no_flag_is_both_a_switch_and_one_with_a_value() -> None:
     # A presence is all that these values are.
-    presences = {"headless", "multi_port", "dp_attention"}
+    presences = {"headless", "multi_port", "dp_attention", "grpc"}
     for profile in load.load_all().values():
         valued = {f for name, spec in profile.values.items() if name not in presences for f in spec.flags}
         assert not valued & profile.switches

@@ -60,6 +60,27 @@ PORTS = [
     ("sglang serve --dist-init-addr h:9", [("http", "127.0.0.1", 30000), ("rendezvous", "0.0.0.0", 9)]),
     ("sglang serve --nccl-init-addr [::1]:9", [("http", "127.0.0.1", 30000), ("rendezvous", "0.0.0.0", 9)]),
     ("sglang serve --dist-init-addr h:9 --nnodes 2 --node-rank 1", [("http", "127.0.0.1", 30000)]),
+    ("vllm serve M --grpc --port 50", [("grpc", "0.0.0.0", 50)]),
+    (
+        "sglang serve --enable-dp-attention",
+        [("http", "127.0.0.1", 30000), *(("internal", "127.0.0.1", number) for number in range(30233, 30239))],
+    ),
+    (
+        "sglang serve --enable-dp-attention --port 65500",
+        [("http", "127.0.0.1", 65500), *(("internal", "127.0.0.1", number) for number in range(65267, 65273))],
+    ),
+    (
+        "sglang serve --enable-dp-attention --dist-init-addr h:9",
+        [
+            ("http", "127.0.0.1", 30000),
+            ("rendezvous", "0.0.0.0", 9),
+            *(("internal", "0.0.0.0", number) for number in range(10, 15)),
+        ],
+    ),
+    (
+        "sglang serve --enable-dp-attention --dist-init-addr h:9 --nnodes 2 --node-rank 1",
+        [("http", "127.0.0.1", 30000)],
+    ),
     ("my-server", []),
     ("my-server --port 5 --host h", [("http", "h", 5)]),
     ("my-server -p 5", []),
@@ -175,6 +196,7 @@ def test_model_and_the_names_it_is_served_under(line: str, model: str | None, se
         ("vllm serve M --uds /run/a/v1.sock", "vllm-uds-v1"),
         ("vllm serve M --uds '/run/a b/x y.sock'", "vllm-uds-x-y"),
         ("vllm serve M --headless", "vllm"),
+        ("vllm serve M --grpc --port 50", "vllm-50"),
         ("sglang serve", "sglang-30000"),
         ("my-server.sh", "my-server"),
         ("python /a/serve.py x", "serve"),
@@ -257,8 +279,12 @@ def test_an_alias_on_the_command_line_wins_over_the_yaml() -> None:
     assert need("vllm serve M -tp 4 --config c.yaml", files={"c.yaml": YAML}).devices.count == 4
 
 
-def test_a_model_in_the_yaml_is_found() -> None:
-    assert need("vllm serve --config c.yaml", files={"c.yaml": "model: M"}).model == "M"
+def test_a_model_in_the_yaml_is_found_unless_the_command_line_names_one() -> None:
+    files = {"c.yaml": "model: N"}
+
+    assert need("vllm serve --config c.yaml", files=files).model == "N"
+    assert need("vllm serve M --config c.yaml", files=files).model == "M"
+    assert need("vllm serve --model M --config c.yaml", files=files).model == "M"
 
 
 @pytest.mark.parametrize(

@@ -325,3 +325,83 @@ def test_only_what_is_ours_or_stale_is_ever_acted_upon(processes, lineage):
                 assert target.pid not in taken.lineage
                 assert doomed.uid == taken.uid
                 assert doomed.marker == MARKED or doomed.id == ProcessId(92, 920) or doomed.title.startswith("VLLM::")
+
+
+OTHER = record(2, run="b", marker_id="idb", supervisor=ProcessId(95, 950))
+OF_OTHER = process(61, "python", marker=Marker("b", 2, "idb"))
+
+
+def test_what_a_dead_run_left_is_told_once_and_not_touched():
+    second = process(62, "python", marker=Marker("b", 2, "idb"))
+    finding = only(snapshot(OF_OTHER, second, records=(OTHER,)))
+    assert (finding.action, finding.blocking, finding.remedy) == (None, False, "supervise clean --name b")
+    assert finding.evidence[0].startswith("2 processes")
+
+
+@pytest.mark.parametrize(
+    "calm",
+    [
+        snapshot(OF_OTHER, process(95, "supervise"), records=(OTHER,)),
+        snapshot(OF_OTHER, process(95, "supervise"), records=(OTHER,), lineage=frozenset({1, 95, 500})),
+        snapshot(OF_OTHER, records=(replace(OTHER, host=HostId("another boot", 1)),)),
+        snapshot(replace(OF_OTHER, state="Z"), records=(OTHER,)),
+        snapshot(OF_OTHER, records=(OTHER,), lineage=frozenset({1, 61})),
+    ],
+    ids=["live", "live and our ancestor", "another boot", "zombie", "lineage"],
+)
+def test_a_run_that_left_nothing_is_not_mentioned(calm):
+    assert judge(calm, REQUEST) == ()
+
+
+def test_a_port_that_outlives_what_this_sweep_ended_is_awaited():
+    finding = only(snapshot(ports=(held(),), ended=frozenset({ORPHAN.id})))
+    assert isinstance(finding.action, Await)
+
+
+def test_a_port_that_somebody_else_has_taken_meanwhile_is_an_obstacle():
+    stranger = process(60, "nginx")
+    assert only(snapshot(stranger, ports=(held(stranger),), ended=frozenset({ORPHAN.id}))).action is None
+
+
+def test_what_a_keeper_is_ending_holds_its_port_and_memory_for_a_while_only():
+    member = process(40, "x", marker=MARKED)
+    taken = snapshot(
+        member,
+        process(91, "keeper"),
+        records=(record(),),
+        ports=(held(member),),
+        gpus=gpus(gpu(0, 10, (40, 80 * GIB))),
+    )
+    request = replace(wanting(), need=replace(wanting().need, ports=NEED.ports))
+    assert [type(finding.action) for finding in judge(taken, request)] == [Await] * 3
+
+
+def test_memory_of_what_this_sweep_ended_is_awaited_while_the_driver_lists_it():
+    finding = only(snapshot(gpus=gpus(gpu(0, 10, (4711, None))), ended=frozenset({ORPHAN.id})), wanting())
+    assert isinstance(finding.action, Await)
+
+
+def test_a_gpu_that_shares_the_host_s_memory_is_not_judged():
+    shared = GpuReading(0, "GPU-0", "GB10", 0, 0)
+    assert judge(snapshot(gpus=gpus(shared)), wanting()) == ()
+
+
+def test_segments_of_an_attempt_at_work_are_its_own_business():
+    working = record(segments=(FileId(1, 2),))
+    assert judge(snapshot(process(90, "supervise"), records=(working,), segments=(segment(),)), REQUEST) == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "ownership"),
+    [
+        ({"in_use": True}, Ownership.UNKNOWN),
+        ({"in_use": True, "holders": (ProcessId(60, 600),)}, Ownership.FOREIGN),
+        ({"is_socket": False}, Ownership.UNKNOWN),
+        ({"uid": 0}, Ownership.FOREIGN),
+    ],
+)
+def test_what_is_where_the_socket_should_be_is_an_obstacle(more, ownership):
+    there = SocketPath("/tmp/s", FileId(1, 3), 1000)._replace(**more)
+    finding = only(snapshot(process(60, "nginx"), socket_path=there))
+    assert (finding.ownership, finding.action, finding.blocking) == (ownership, None, True)
+    assert finding.remedy
