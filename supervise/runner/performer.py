@@ -18,6 +18,7 @@ from supervise.group.leftovers import Leftovers
 from supervise.group.members import living_below
 from supervise.host import procfs, signals
 from supervise.lifecycle import Effect, State
+from supervise.model.probe import Answer
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId, Gpus, GpuStatus, SlateResult
 from supervise.runner import launch
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from supervise.runner.server_log import ServerLog
     from supervise.slate.aftermath import Aftermath
 
-_PROBE_EVERY_S = 1.0
 # A keeper that does not finish by its own deadlines is stopped or stuck: it is killed, and we take its place.
 _KEEPER_SLACK_S = 10.0
 
@@ -92,10 +92,14 @@ class Performer:
         self._keeper = world.start_keeper()
         self._adoption: Adoption | None = None
         self._log: ServerLog | None = None
-        self._readiness = Readiness(expects_line=bool(plan.profile.ready.lines))
+        self._readiness = Readiness(
+            plan.need,
+            world.probe,
+            expects_line=bool(plan.profile.ready.lines),
+            clock=world.clock,
+            in_thread=world.in_thread,
+        )
         self._launched_at = 0.0
-        self._impostor: str | None = None
-        self._probe_now = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -274,8 +278,7 @@ class Performer:
             self._publish(self._loop.state)
 
     def _on_ready_line(self) -> None:
-        self._readiness.announced_at = self._world.clock()
-        self._probe_now.set()
+        self._readiness.announce()
 
     def _on_fatal(self, text: str) -> None:
         """Only a server that runs can be fatally wounded: after our own stop, crash-looking lines are no crash."""
@@ -284,28 +287,16 @@ class Performer:
             self._loop.post(life.FatalSeen())
 
     async def _watch_readiness(self) -> None:
-        need = self._plan.need
-        if need.http is None and need.uds is None:
+        probed = await self._readiness.found(
+            lambda: living_below(self._keeper.id.pid), lambda: isinstance(self._loop.state, life.Starting)
+        )
+        if probed is None:
+            return
+        if probed.answer is Answer.YES:
             self._loop.post(life.Agreed())
             return
-        while isinstance(self._loop.state, life.Starting):
-            probed = await self._world.in_thread(self._world.probe, lambda: living_below(self._keeper.id.pid))
-            now = self._world.clock()
-            if self._readiness.agree(probed, now):
-                self._loop.post(life.Agreed())
-                return
-            if self._readiness.impostor(probed, now) and self._impostor is None:
-                self._impostor = probed.detail
-                self._console.error(f"the server says it is up, but its port is answered by {probed.detail}")
-                self._loop.post(life.FatalSeen())
-            await self._until_next_probe()
-
-    async def _until_next_probe(self) -> None:
-        self._probe_now.clear()
-        try:
-            await asyncio.wait_for(self._probe_now.wait(), _PROBE_EVERY_S)
-        except TimeoutError:
-            pass
+        self._console.error(f"the server says it is up, but its port is answered by {probed.detail}")
+        self._loop.post(life.FatalSeen())
 
     def _announce_ready(self) -> None:
         now = self._world.clock()

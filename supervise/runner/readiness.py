@@ -1,43 +1,96 @@
-"""When a server counts as ready: its log, HTTP, and the owner of the listening socket agree. Pure."""
+"""When a server counts as ready: its log, HTTP, and the owner of the listening socket agree."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
+from supervise.model.need import Need
 from supervise.model.probe import Answer, Probed
+from supervise.model.process import Process
 
+_PROBE_EVERY_S = 1.0
 # A server that is told to log less never prints its ready line; one that answers this long on its own socket serves.
 _UNANNOUNCED_S = 10.0
 # A server that says it is up while somebody else's socket answers will never get a request.
 _IMPOSTOR_S = 15.0
 
+Members = Callable[[], Iterable[Process]]
 
-@dataclass(slots=True)
+
 class Readiness:
     """Collects the proofs.
 
-    Attributes:
-        announced_at: monotonic seconds of the ready line; None before it.
-        expects_line: whether the profile knows such a line.
+    Args:
+        need: where the server should listen.
+        probe: asks whether it does; blocking.
+        expects_line: whether its profile knows a ready line.
+        clock: monotonic seconds.
+        in_thread: runs what blocks.
     """
 
-    expects_line: bool
-    announced_at: float | None = None
-    _answered_since: float | None = None
+    def __init__(
+        self,
+        need: Need,
+        probe: Callable[[Members], Probed],
+        *,
+        expects_line: bool,
+        clock: Callable[[], float],
+        in_thread: Callable[..., Awaitable[Any]],
+    ) -> None:
+        self._need, self._probe, self._clock, self._in_thread = need, probe, clock, in_thread
+        self._expects_line = expects_line
+        self._announced = asyncio.Event()
+        self._announced_at: float | None = None
+        self._answered_since: float | None = None
 
-    def agree(self, probed: Probed, now: float) -> bool:
-        """Whether all proofs agree, given the newest probe."""
+    def announce(self) -> None:
+        """The ready line has been read."""
+        self._announced_at = self._clock()
+        self._announced.set()
+
+    async def found(self, members: Members, starting: Callable[[], bool]) -> Probed | None:
+        """Look until it is clear.
+
+        Args:
+            members: reads who belongs to the group.
+            starting: whether there is still something to wait for.
+
+        Returns:
+            An answer of YES when all proofs agree, of NOT_OURS when the port is lost to another server although ours
+            believes that it is up; None when there was nothing to wait for any more.
+        """
+        if self._need.http is None and self._need.uds is None:
+            if self._expects_line:
+                await self._announced.wait()
+            return Probed(Answer.YES)
+        while starting():
+            probed: Probed = await self._in_thread(self._probe, members)
+            if self._agree(probed) or self._impostor(probed):
+                return probed
+            await self._next_look()
+        return None
+
+    async def _next_look(self) -> None:
+        """A second from now, or as soon as the ready line comes."""
+        if self._announced.is_set():
+            await asyncio.sleep(_PROBE_EVERY_S)
+            return
+        try:
+            await asyncio.wait_for(self._announced.wait(), _PROBE_EVERY_S)
+        except TimeoutError:
+            pass
+
+    def _agree(self, probed: Probed) -> bool:
         if probed.answer is not Answer.YES:
             self._answered_since = None
             return False
         if self._answered_since is None:
-            self._answered_since = now
-        return not self.expects_line or self.announced_at is not None or now - self._answered_since >= _UNANNOUNCED_S
+            self._answered_since = self._clock()
+        waited = self._clock() - self._answered_since
+        return not self._expects_line or self._announced_at is not None or waited >= _UNANNOUNCED_S
 
-    def impostor(self, probed: Probed, now: float) -> bool:
-        """Whether the port is lost to another server although ours believes it is up."""
-        return (
-            probed.answer is Answer.NOT_OURS
-            and self.announced_at is not None
-            and now - self.announced_at >= _IMPOSTOR_S
-        )
+    def _impostor(self, probed: Probed) -> bool:
+        since = self._announced_at
+        return probed.answer is Answer.NOT_OURS and since is not None and self._clock() - since >= _IMPOSTOR_S
