@@ -151,7 +151,7 @@ def _logs(
     raise typer.Exit(logs(run, attempt, follow=follow))
 
 
-@app.command("stop")
+@app.command("stop", short_help="Stop a run and wait for its verified end.")
 def _stop(
     run: MaybeRun = None,
     now: Annotated[bool, typer.Option("--now", help="Skip the grace: SIGKILL to what is left.")] = False,
@@ -165,7 +165,7 @@ def _stop(
     raise typer.Exit(stop(run, now=now, timeout_s=timeout))
 
 
-@app.command("profiles")
+@app.command("profiles", short_help="The engines that supervise knows.")
 def _profiles(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None) -> None:
     """The engines that supervise knows; with NAME, where its profile is and what it says."""
     from supervise.verbs.profiles import profiles
@@ -173,7 +173,7 @@ def _profiles(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = No
     raise typer.Exit(profiles(name))
 
 
-@app.command("demo")
+@app.command("demo", short_help="See it work, without GPU and engine.")
 def _demo() -> None:
     """See it work within 30 seconds, on a machine with neither GPU nor engine."""
     from supervise.verbs.demo import demo

@@ -85,12 +85,16 @@ class StandInKeeper:
         self._far.close()
 
 
+def result(*obstacles: Finding) -> SlateResult:
+    return SlateResult("r", (), obstacles, (), ("port 8000 bindable",), 0.1)
+
+
 @dataclass
 class Stage:
     """One history's world: what the slate says, what probes find, and the acts that drive it."""
 
     path: Path
-    slate: SlateResult | Exception = field(default_factory=lambda: result())
+    slate: SlateResult | Exception = field(default_factory=result)
     probed: Probed = Probed(Answer.SILENT)
     keeper: StandInKeeper = field(default_factory=StandInKeeper)
     out: io.StringIO = field(default_factory=io.StringIO)
@@ -144,10 +148,6 @@ class Stage:
         attempt = self.run_.latest()
         assert attempt is not None
         return attempt.read("outcome")
-
-
-def result(*obstacles: Finding) -> SlateResult:
-    return SlateResult("r", (), obstacles, (), ("port 8000 bindable",), 0.1)
 
 
 def log(*lines: str):

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-class Stalled(AssertionError):
+class Stalled(AssertionError):  # noqa: N818 - what happened to a history, as AssertionError itself
     """Nothing is due and nothing ever will be."""
 
 
