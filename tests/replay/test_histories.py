@@ -95,7 +95,7 @@ class Stage:
 
     path: Path
     slate: SlateResult | Exception = field(default_factory=result)
-    probed: Probed = Probed(Answer.SILENT)
+    probed: Probed = field(default_factory=lambda: Probed(Answer.SILENT))
     keeper: StandInKeeper = field(default_factory=StandInKeeper)
     out: io.StringIO = field(default_factory=io.StringIO)
     options: Options = field(default_factory=Options)
