@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
-from supervise.group.handle import Adoption, Keeper
-from supervise.group.leftovers import Leftovers
-from supervise.group.members import living_below
-from supervise.host import procfs, signals
+from supervise.host import procfs
 from supervise.lifecycle import Effect, State
 from supervise.model.probe import Answer
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId, Gpus, GpuStatus, SlateResult
 from supervise.runner import launch
 from supervise.runner.attempt import Opened, identities
-from supervise.runner.ended import Ended
+from supervise.runner.containment import Containment
 from supervise.runner.readiness import Readiness
 from supervise.runner.report import how, outcome, tell, why
 from supervise.slate import to_json
@@ -31,6 +27,7 @@ from supervise.slate import to_json
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
     from supervise.group import wire
+    from supervise.group.handle import Keeper
     from supervise.model.diagnosis import Diagnosis, End, SignatureSet
     from supervise.model.probe import Probed
     from supervise.report.console import Console
@@ -38,9 +35,6 @@ if TYPE_CHECKING:
     from supervise.runner.plan import Plan
     from supervise.runner.server_log import ServerLog
     from supervise.slate.aftermath import Aftermath
-
-# A keeper that does not finish by its own deadlines is stopped or stuck: it is killed, and we take its place.
-_KEEPER_SLACK_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,6 @@ class Performer:
         world: World,
     ) -> None:
         self.diagnosis: Diagnosis | None = None
-        self.ended = Ended()
         self.slate: SlateResult | None = None
         self._reason: life.Reason | None = None
         self.ready_s: float | None = None
@@ -89,8 +82,7 @@ class Performer:
         self._command, self._program = command, program
         self._io = asyncio.get_running_loop()
         self._cancelled = self._write_failed = False
-        self._keeper = world.start_keeper()
-        self._adoption: Adoption | None = None
+        self._group = Containment(world.start_keeper(), plan.deadlines, self, childless=self.reap)
         self._log: ServerLog | None = None
         self._readiness = Readiness(
             plan.need,
@@ -105,7 +97,7 @@ class Performer:
 
     def begin(self) -> None:
         """Start with the slate; the keeper starts up meanwhile."""
-        self._io.add_reader(self._keeper.channel, self._on_keeper)
+        self._group.listen()
         self._spawn_task(self._sweep())
 
     def perform(self, effect: Effect) -> None:
@@ -115,8 +107,8 @@ class Performer:
             Effect.LAUNCH: self._launch,
             Effect.ARM_LINGER: self._arm_linger,
             Effect.ANNOUNCE_READY: self._announce_ready,
-            Effect.STOP_GROUP: self._stop_group,
-            Effect.ESCALATE: self._escalate,
+            Effect.STOP_GROUP: self._group.stop,
+            Effect.ESCALATE: self._group.escalate,
             Effect.ADOPT_GROUP: self._adopt_group,
             Effect.VERIFY: self._verify,
         }[effect]()
@@ -132,6 +124,7 @@ class Performer:
             self._console.stopping(why(state.reason))
         elif isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
             self._console.leader_exited(how(state.reason.status or 0))
+            self._group.expect_end()
 
     def broken(self, error: BaseException) -> None:
         """Something of ours raised: say it in one line, keep the details, and end what was begun."""
@@ -158,20 +151,19 @@ class Performer:
         if self.opened is None or self._reason is None:
             return
         attempt, reason = self.opened.attempt, self._reason
-        result = outcome(self.ended, reason, self.diagnosis, done, self.ready_s, self.phases)
+        result = outcome(self._group.ended, reason, self.diagnosis, done, self.ready_s, self.phases)
         try:
             self._run.close_attempt(attempt, result)
         except OSError as error:
             self._console.error(f"{attempt.path}/outcome.json: {error.strerror}")
-        tell(self.ended, reason, self.diagnosis, attempt.log, done, self._console)
+        tell(self._group.ended, reason, self.diagnosis, attempt.log, done, self._console)
         self._run.prune(self._plan.options.pruning, running=attempt.number)
 
     def release(self) -> None:
         """Let go of everything; a group that should still run is ended by its keeper then."""
         for timer in self._timers:
             timer.cancel()
-        self._io.remove_reader(self._keeper.channel)
-        self._keeper.close()
+        self._group.release()
 
     # --- slate --------------------------------------------------------------------------------------------------------
 
@@ -187,34 +179,24 @@ class Performer:
     # --- launch and start-up ------------------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        self.opened = opened = Opened.begin(self._run, self._command, self._plan.need, self._keeper.id)
+        self.opened = opened = Opened.begin(self._run, self._command, self._plan.need, self._group.keeper.id)
         self._console.attempt(opened.attempt.number, opened.attempt.log)
         if self.slate is not None:
             self._write(opened.attempt.write, "slate", to_json(self.slate))
         additions = self._plan.profile.environment
-        self._keeper.spawn(
+        self._group.launch(
             self._program,
             tuple(self._command),
             launch.environment(os.environ, opened.marker, additions, opened.private),
             log=opened.attempt.log,
-            deadlines=self._plan.deadlines,
-            runtime_dir=opened.private,
+            private=opened.private,
             owner=opened.marker.id,
         )
         self._launched_at = self._world.clock()
         self._later(self._plan.options.ready_timeout_s, life.StartExpired())
 
-    def _on_keeper(self) -> None:
-        messages = self._keeper.events()
-        if messages is None:
-            self._io.remove_reader(self._keeper.channel)
-            if not self.ended.group_is_over and self.opened is not None:
-                self._loop.post(life.KeeperLost())
-            return
-        for message in messages:
-            self._on_message(message)
-
-    def _on_message(self, message: wire.Message) -> None:
+    def heard(self, message: wire.Message) -> None:
+        """What the keeper says."""
         match message["event"]:
             case "spawned":
                 self._on_spawned(ProcessId(message["pid"], message["ticks"]))
@@ -227,9 +209,6 @@ class Performer:
                 self._console.stage(message["stage"])
             case "segments":
                 self._on_segments(tuple(FileId(*file) for file in message["files"]))
-            case "ended":
-                self.ended.by_keeper(message)
-                self._loop.post(life.GroupEnded(len(message["survivors"])))
 
     def _on_spawned(self, leader: ProcessId) -> None:
         if self.opened is None:
@@ -274,7 +253,7 @@ class Performer:
             return
         self._console.progress(self._log.progress, self._world.clock() - self._launched_at, new=new_phase)
         if new_phase:
-            self._keeper.note()
+            self._group.note()
             self._publish(self._loop.state)
 
     def _on_ready_line(self) -> None:
@@ -287,9 +266,7 @@ class Performer:
             self._loop.post(life.FatalSeen())
 
     async def _watch_readiness(self) -> None:
-        probed = await self._readiness.found(
-            lambda: living_below(self._keeper.id.pid), lambda: isinstance(self._loop.state, life.Starting)
-        )
+        probed = await self._readiness.found(self._group.members, lambda: isinstance(self._loop.state, life.Starting))
         if probed is None:
             return
         if probed.answer is Answer.YES:
@@ -302,7 +279,7 @@ class Performer:
         now = self._world.clock()
         self.ready_s = now - self._launched_at
         self.phases = self._log.phases(now) if self._log else {}
-        self._keeper.note()
+        self._group.note()
         self._console.ready(self.ready_s, self.phases, self._plan.need)
 
     def _arm_linger(self) -> None:
@@ -310,49 +287,29 @@ class Performer:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _stop_group(self) -> None:
-        deadlines = self._plan.deadlines
-        self._keeper.stop(deadlines)
-        patience = sum(asdict(deadlines).values()) + _KEEPER_SLACK_S
-        self._timers.append(self._io.call_later(patience, self._replace_keeper))
+    def lost(self) -> None:
+        """The keeper is gone, its group is not."""
+        self._loop.post(life.KeeperLost())
 
-    def _escalate(self) -> None:
-        if self._adoption is not None:
-            self._adoption.escalate()
-        else:
-            self._keeper.escalate()
-            self._timers.append(self._io.call_later(self._plan.deadlines.kill_s, self._replace_keeper))
+    def emptied(self) -> None:
+        """The stop path is over."""
+        self._loop.post(life.GroupEnded(len(self._group.ended.survivors)))
 
-    def _replace_keeper(self) -> None:
-        if not self.ended.group_is_over and self._adoption is None:
-            self._console.error("the keeper does not answer; ending the group in its place")
-            signals.send(self._keeper.id, signal.SIGKILL)
+    def replacing(self) -> None:
+        """The keeper does not answer."""
+        self._console.error("the keeper does not answer; ending the group in its place")
 
     def _adopt_group(self) -> None:
-        opened = self.opened
-        before = self._keeper.segments_before
-        leftovers = Leftovers(before, opened.private, opened.marker.id) if opened else Leftovers(before)
         self._console.keeper_lost()
-        self._adoption = Adoption(self._plan.deadlines, leftovers, childless=self.reap)
-        self._step_adoption()
-
-    def _step_adoption(self) -> None:
-        if self._adoption is None:
-            return
-        delay = self._adoption.step()
-        if delay is not None:
-            self._timers.append(self._io.call_later(delay, self._step_adoption))
-            return
-        self.ended.by_adoption(*self._adoption.result())
-        self._loop.post(life.GroupEnded(len(self.ended.survivors)))
+        self._group.adopt()
 
     def _verify(self) -> None:
         self._spawn_task(self._look_once_more())
 
     async def _look_once_more(self) -> None:
         gpus = self.slate.gpus if self.slate else Gpus(GpuStatus.ABSENT)
-        aftermath = await self._world.in_thread(self._world.aftermath, gpus, frozenset(self.ended.pids))
-        self.ended.aftermath = aftermath
+        aftermath = await self._world.in_thread(self._world.aftermath, gpus, frozenset(self._group.ended.pids))
+        self._group.ended.aftermath = aftermath
         if self._log is not None:
             self._log.finish()
             self.diagnosis = self._log.conclude(self._end())
@@ -367,7 +324,7 @@ class Performer:
             code=status if status is not None and status >= 0 else None,
             signal=-status if status is not None and status < 0 else None,
             requested=reason.cause is life.Cause.ASKED,
-            sent=self.ended.sent_to(self.opened.leader.pid if self.opened and self.opened.leader else 0),
+            sent=self._group.ended.sent_to(self.opened.leader.pid if self.opened and self.opened.leader else 0),
             ready=reason.was_ready,
             phase=self._log.phase if self._log else None,
         )
@@ -383,7 +340,7 @@ class Performer:
                 "state": type(state).__name__.lower(),
                 "attempt": opened.attempt.number if opened else None,
                 "phase": self._log.phase if self._log else None,
-                **identities(procfs.self_id(), self._keeper.id, opened.leader if opened else None),
+                **identities(procfs.self_id(), self._group.keeper.id, opened.leader if opened else None),
             },
         )
 

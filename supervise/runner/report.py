@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from supervise.report.console import Console
     from supervise.runner.ended import Ended
 
+_SERVERS_FAULT = (Cause.DIED, Cause.FATAL, Cause.NOT_READY)
+
 
 def why(reason: Reason) -> str:
     """Why the stop path begins, in a few words."""
@@ -46,7 +48,7 @@ def tell(ended: Ended, reason: Reason, diagnosis: Diagnosis | None, log: str, do
     sentences, clean = verification(ended)
     console.verified(sentences, clean=clean)
     console.survivors(ended.survivors)
-    if diagnosis is not None and reason.cause is not Cause.ASKED:
+    if diagnosis is not None and reason.cause in _SERVERS_FAULT:
         console.diagnosis(diagnosis, log)
     if done.reraise is None:
         console.exit(done.status)
@@ -72,7 +74,7 @@ def outcome(
         "clean": clean,
         "ready_s": ready_s,
         "phases": {name: round(seconds, 1) for name, seconds in phases.items()},
-        "cause": None if diagnosis is None or reason.cause is Cause.ASKED else _cause(diagnosis),
+        "cause": None if diagnosis is None or reason.cause not in _SERVERS_FAULT else _cause(diagnosis),
         "survivors": ended.survivors,
         "sent": [list(pair) for pair in ended.sent],
         "removed": ended.removed,

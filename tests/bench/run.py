@@ -8,6 +8,7 @@ honcho and supervisord come from $BENCH_PEERS, a virtual environment that has th
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
 import sys
 import tempfile
@@ -27,6 +28,7 @@ _MIB = 2**20
 
 def main() -> None:
     options = _parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended all the same
     with tempfile.TemporaryDirectory(prefix="sv-bench-peers-") as directory:
         others = peers(Path(directory))
         for part in options.parts or PARTS:

@@ -95,8 +95,13 @@ def _base_python() -> str:
 
 
 def _pip(venv: Path, *arguments: str) -> None:
-    command = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
-    subprocess.run(command, check=True, stdout=sys.stderr, timeout=_INSTALL_S)
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-warn-conflicts"]
+    subprocess.run(
+        [venv / "bin/python", "-m", "pip", "install", *quiet, *arguments],
+        check=True,
+        stdout=sys.stderr,
+        timeout=_INSTALL_S,
+    )
 
 
 def _name_it_vllm(venv: Path) -> None:

@@ -80,6 +80,9 @@ class StandInKeeper:
     def note(self) -> None:
         pass
 
+    def hang_up(self) -> None:
+        self._far.close()
+
     def close(self) -> None:
         self.channel.close()
         self._far.close()
@@ -178,6 +181,10 @@ def wait(_stage: Stage) -> None:
     pass
 
 
+def hang_up(stage: Stage) -> None:
+    stage.keeper.hang_up()
+
+
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -264,6 +271,20 @@ def test_a_second_request_escalates(stage):
     done = stage.run(asked(signal.SIGINT), asked(signal.SIGINT), leader(-9), ended())
     assert stage.keeper.asked == ["spawn", "stop", "escalate"]
     assert done == life.Done(130, reraise=signal.SIGINT)
+
+
+def test_a_keeper_that_does_not_answer_is_replaced(stage):
+    patience = 30 + 10 + 1 + 15 + 10
+    done = stage.run(asked(signal.SIGTERM), *[wait] * (patience + 2), hang_up)
+    assert "the keeper does not answer" in stage.out.getvalue()
+    assert done.reraise == signal.SIGTERM
+    assert stage.outcome()["verified"]
+
+
+def test_a_lost_keeper_is_our_failure_not_the_server_s(stage):
+    done = stage.run(log(UP), probe(Answer.YES), wait, hang_up)
+    assert done == life.Done(Exit.INTERNAL)
+    assert (stage.outcome()["outcome"], stage.outcome()["cause"]) == ("keeper-lost", None)
 
 
 def test_crash_looking_lines_after_our_own_stop_are_no_crash(stage):
