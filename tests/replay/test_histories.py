@@ -186,8 +186,8 @@ def hang_up(stage: Stage) -> None:
 
 
 @pytest.fixture
-def stage(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def stage(tmp_path, short_dir, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(short_dir))
     return Stage(tmp_path / "state")
 
 
