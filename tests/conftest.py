@@ -23,7 +23,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _shared_copies() -> Iterator[None]:
+def _private_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A temporary directory that nobody else writes to, so that whatever is left there was left by a test."""
+    tmp_path_factory.getbasetemp()  # stays where people look for it after a failure
+    with tempfile.TemporaryDirectory(prefix="sv") as private, pytest.MonkeyPatch.context() as patch:
+        os.chmod(private, 0o755)  # other users run some tests
+        patch.setenv("TMPDIR", private)
+        patch.setattr(tempfile, "tempdir", private)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_copies(_private_tmp: None) -> Iterator[None]:
     yield
     readable.release_shared()
 

@@ -57,6 +57,10 @@ class LogFile:
         self._offset += len(data)
         return data
 
+    def skip_to_last(self, size: int) -> None:
+        """Go on reading with the last `size` bytes; what lies before them stays in the file, unread by us."""
+        self._offset = max(self._offset, os.fstat(self._fd).st_size - size)
+
     def trim(self) -> bool:
         """Take one step towards the bound, if it is exceeded and the bytes have been read; True if one was taken.
 

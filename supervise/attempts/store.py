@@ -26,7 +26,7 @@ from supervise.model.process import HostId, ProcessId
 from supervise.model.slate import FileId, Record
 
 VERSION = 1
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _EVENTS_LIMIT = 4 * 1024 * 1024
 
 
@@ -77,7 +77,7 @@ class Run:
         Raises:
             StoreError: it cannot be made or written.
         """
-        if not _RUN_NAME.fullmatch(self.name):
+        if not RUN_NAME.fullmatch(self.name):
             raise StoreError(f"run name {self.name!r}: use 1 to 80 of the characters A-Z a-z 0-9 . _ -")
         try:
             os.makedirs(os.path.join(self.path, "attempts"), mode=0o700, exist_ok=True)

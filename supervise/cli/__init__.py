@@ -25,6 +25,7 @@ _OWN_FLAGS = ("--help", "-h", "--version")
 
 def main() -> NoReturn:
     """Entry point of the `supervise` command; never returns."""
+    _open_closed_streams()
     argv = sys.argv[1:]
     if not argv or argv[0] in VERBS or argv[0] in _OWN_FLAGS:
         _guarded(lambda: _parser()(argv or ["--help"], prog_name="supervise"))
@@ -33,6 +34,17 @@ def main() -> NoReturn:
     else:
         _guarded(lambda: run(argv, None, boot()))
     sys.exit(Exit.OK)
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller closed is /dev/null from here on: its number must not become a socket's."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, "r" if fd == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _guarded(action: Callable[[], object]) -> None:
@@ -89,8 +101,11 @@ def _leave(done: Done) -> NoReturn:
 
 
 def _fail(status: int, text: str) -> NoReturn:
-    print(f"supervise: {text}", file=sys.stderr)  # noqa: T201 - the last word, when there is no console
-    sys.exit(int(status))
+    from supervise.report.console import write_unless_stuck
+
+    write_unless_stuck(sys.stderr, f"supervise: {text}\n")
+    # Not sys.exit: what Python would flush on its way out may be a pipe that nobody reads.
+    os._exit(int(status))
 
 
 def _suggestion(program: str) -> str:

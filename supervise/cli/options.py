@@ -20,6 +20,15 @@ app = typer.Typer(
     "cannot execute, not found.",
 )
 
+
+def _run_name(name: str | None) -> str | None:
+    from supervise.attempts.store import RUN_NAME
+
+    if name is not None and not RUN_NAME.fullmatch(name):
+        raise typer.BadParameter(f"{name!r}: use 1 to 80 of the characters A-Z a-z 0-9 . _ -, a letter or digit first")
+    return name
+
+
 _PASS_ON = {"allow_interspersed_args": False}
 
 Command = Annotated[
@@ -38,7 +47,10 @@ MaybeCommand = Annotated[
 MaybeRun = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Name of the run; may be left out if there is only one.")
 ]
-Name = Annotated[str | None, typer.Option("--name", metavar="RUN", help="Name of the run. Default: <profile>-<port>.")]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="RUN", callback=_run_name, help="Name of the run. Default: <profile>-<port>."),
+]
 ProfileName = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="Engine profile. Default: told from the command line.")
 ]

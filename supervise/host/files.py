@@ -30,10 +30,10 @@ def write_atomic(path: str, text: str) -> None:
         with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
         os.replace(temporary, path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
-        raise
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def write_json(path: str, value: dict[str, Any]) -> None:

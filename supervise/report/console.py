@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from supervise.model.need import Need
     from supervise.model.slate import SlateResult
 
+_PIPE_BUF = 4096
+_PATIENCE_MS = 200
 _RELAUNCH = {
     "deterministic": "cannot help: it would fail the same way",
     "transient": "may help",
@@ -58,8 +62,8 @@ class Console:
         self.line("slate", f"{result.run}: {plural(found, 'finding') if found else 'clean'}")
         for outcome in result.outcomes:
             evidence = ", ".join(outcome.finding.evidence)
-            took = duration(outcome.seconds)
-            self.note(f"{outcome.did:<8}{outcome.finding.subject}  ({evidence})  {outcome.verdict} {took}")
+            became = "" if outcome.did.startswith("would") else f"  {outcome.verdict} {duration(outcome.seconds)}"
+            self.note(f"{outcome.did:<7} {outcome.finding.subject}  ({evidence}){became}")
         for finding in result.remarks:
             self.note(f"note    {finding.subject}  ({', '.join(finding.evidence)})  {finding.remedy}".rstrip())
         for finding in result.obstacles:
@@ -68,7 +72,7 @@ class Console:
         if result.clean:
             self.note(f"verified: {' · '.join(result.checks)}  {duration(result.seconds)}")
         else:
-            self.note(f"not clean: nothing was launched (exit {int(Exit.SLATE)})")
+            self.note(f"not clean (exit {int(Exit.SLATE)})")
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -143,12 +147,26 @@ class Console:
         self.line("exit", str(int(status)))
 
     def _write(self, text: str) -> None:
-        try:
-            self._stream.write(text + "\n")
-            self._stream.flush()
-        except (OSError, ValueError):
-            # A closed terminal or a full pipe must not end a server.
-            pass
+        write_unless_stuck(self._stream, text + "\n")
+
+
+def write_unless_stuck(stream: TextIO, text: str) -> None:
+    """Write a line, unless nobody takes it: a closed terminal or a pipe that is never read must not hold a server.
+
+    A pipe that poll(2) calls writable takes PIPE_BUF (4096) bytes without blocking (pipe(7)).
+    """
+    try:
+        data = text.encode("utf-8", "backslashreplace")
+        for start in range(0, len(data), _PIPE_BUF):
+            poller = select.poll()
+            poller.register(stream.fileno(), select.POLLOUT)
+            if not poller.poll(_PATIENCE_MS):
+                return
+            os.write(stream.fileno(), data[start : start + _PIPE_BUF])
+    except io.UnsupportedOperation:
+        stream.write(text)
+    except (OSError, ValueError):
+        pass
 
 
 class Terminal(Console):

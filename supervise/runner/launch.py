@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from supervise.host import procfs
 from supervise.model.exits import Exit
@@ -21,13 +20,12 @@ _STRIPPED = frozenset({"NOTIFY_SOCKET"})
 _ALWAYS = {"SPT_NOENV": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
 
 
-@dataclass(frozen=True, slots=True)
 class NotExecutableError(Exception):
     """The command cannot be started: exit status (126 or 127), the program, and one clear line."""
 
-    status: int
-    program: str
-    text: str
+    def __init__(self, status: int, program: str, text: str) -> None:
+        super().__init__(text)
+        self.status, self.program, self.text = status, program, text
 
 
 def resolve(program: str, env: Mapping[str, str]) -> str:

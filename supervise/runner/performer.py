@@ -8,7 +8,7 @@ import os
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
@@ -23,6 +23,7 @@ from supervise.runner.containment import Containment
 from supervise.runner.readiness import Readiness
 from supervise.runner.report import how, outcome, tell, why
 from supervise.slate import to_json
+from supervise.text import duration
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
@@ -91,6 +92,7 @@ class Performer:
             clock=world.clock,
             in_thread=world.in_thread,
         )
+        self._impostor: str | None = None
         self._launched_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.TimerHandle] = []
@@ -171,6 +173,8 @@ class Performer:
         result = await self._world.in_thread(self._world.sweep, lambda: self._cancelled)
         self.slate = result
         self._console.slate(result)
+        if not result.clean:
+            self._console.note("nothing was launched")
         self._loop.post(life.SlateCleaned() if result.clean else life.SlateRefused())
 
     def _cancel_slate(self) -> None:
@@ -272,7 +276,8 @@ class Performer:
         if probed.answer is Answer.YES:
             self._loop.post(life.Agreed())
             return
-        self._console.error(f"the server says it is up, but its port is answered by {probed.detail}")
+        self._impostor = f"the server says it is up, but its port is answered by {probed.detail}"
+        self._console.error(self._impostor)
         self._loop.post(life.FatalSeen())
 
     def _announce_ready(self) -> None:
@@ -312,8 +317,17 @@ class Performer:
         self._group.ended.aftermath = aftermath
         if self._log is not None:
             self._log.finish()
-            self.diagnosis = self._log.conclude(self._end())
+            self.diagnosis = self._explained(self._log.conclude(self._end()))
         self._loop.post(life.Verified(self.diagnosis, aftermath.held))
+
+    def _explained(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Where the log has no cause and it was we who ended it, the cause is what made us."""
+        cause = self._reason.cause if self._reason else None
+        if diagnosis.text is not None or cause not in (life.Cause.NOT_READY, life.Cause.FATAL):
+            return diagnosis
+        waited = f"not ready after {duration(self._plan.options.ready_timeout_s)} (--ready-timeout)"
+        meaning = self._impostor or waited
+        return replace(diagnosis, meaning=meaning, advice=("See the last lines of its log for where it stood.",))
 
     def _end(self) -> End:
         from supervise.model.diagnosis import End

@@ -14,6 +14,8 @@ from supervise.model.diagnosis import Line
 
 # Where inotify has no instance left for us (128 per user by default), a look per second finds everything a bit later.
 _FALLBACK_S = 1.0
+_CATCH_UP_S = 10.0
+_LAST_BYTES = 4 * 1024 * 1024
 
 
 class Sink(Protocol):
@@ -47,8 +49,16 @@ class LogWatch:
             self._loop.remove_reader(self._notifier)
             os.close(self._notifier)
             self._notifier = None
+        until = self._loop.time() + _CATCH_UP_S
         while data := self._log.read():
             self._feed(data)
+            self._log.trim()
+            if self._loop.time() > until:
+                # The first cause has long been seen, or it is near the end; nobody shall wait minutes for a flood.
+                self._log.skip_to_last(_LAST_BYTES)
+                until += _CATCH_UP_S
+        while self._log.trim():
+            pass
         for line in self._reader.close():
             self._sink(line)
         self._log.close()
@@ -79,7 +89,8 @@ class LogWatch:
         data = self._log.read()
         if data:
             self._feed(data)
-        if data or self._log.trim():
+        trimmed = self._log.trim()
+        if data or trimmed:
             self._again = self._loop.call_soon(self._read if self._notifier is not None else self._poll)
 
     def _feed(self, data: bytes) -> None:

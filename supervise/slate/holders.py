@@ -35,6 +35,9 @@ def describe(process: Process, snapshot: Snapshot, request: SlateRequest) -> Hol
     if marker and run_at_work(marker.run, marker.attempt, snapshot, request):
         return Holder(Ownership.LIVE, (*told, f"run {marker.run}"), f"supervise stop {marker.run}")
     if marker and marker.run != request.run:
-        return Holder(Ownership.FOREIGN, (*told, f"left by run {marker.run}"), f"supervise clean --name {marker.run}")
+        remedy = f"supervise clean --name {marker.run}"
+        if process.uid != snapshot.uid:
+            remedy = f"as uid {process.uid}: {remedy}"
+        return Holder(Ownership.FOREIGN, (*told, f"left by run {marker.run}"), remedy)
     sudo = "" if snapshot.uid in (0, process.uid) else "sudo "
     return Holder(Ownership.FOREIGN, told, f"{sudo}kill {process.pid}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from supervise.model.process import Process
 from supervise.model.slate import Await, EndProcesses, Finding, Ownership, Record, Snapshot
+from supervise.profiles.load import GENERIC
 from supervise.slate import orphans
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural
@@ -100,6 +101,9 @@ def _role(record: Record, snapshot: Snapshot, request: SlateRequest) -> str | No
 
 def _orphan(process: Process, snapshot: Snapshot, request: SlateRequest) -> Finding | None:
     """An engine process without a launcher: ended if everything proves it, a remark if somebody may still use it."""
+    if request.need is not None and request.need.profile == GENERIC:
+        # A program that is no engine is not spoilt by what an engine left.
+        return None
     profile = orphans.engine(process, request.profiles)
     if profile is None or process.gone or process.pid in snapshot.lineage:
         return None

@@ -20,7 +20,7 @@ from supervise.runner.holder import take_lock
 from supervise.runner.plan import Options
 from supervise.runner.slate import settle
 from supervise.slate import SlateRequest, sweep, to_json
-from supervise.verbs.select import is_live, say, store
+from supervise.verbs.select import choose, is_live, say, store
 
 
 def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: bool) -> int:
@@ -47,6 +47,8 @@ def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: b
             console.line("note", note)
         targets: list[tuple[Run, Need | None]] = [(known.run(planned.need.run), planned.need)]
     else:
+        if options.name is not None and choose(options.name, live_only=False) is None:
+            return Exit.USAGE
         targets = [(run, None) for run in _idle(known, options.name)]
     profiles = tuple(load_all().values())
     results = [

@@ -6,6 +6,8 @@ import os
 import sys
 
 from supervise.attempts.store import Run, Store, default_root
+from supervise.host import procfs
+from supervise.model.process import Process
 from supervise.runner.holder import living
 
 
@@ -23,6 +25,14 @@ def is_live(run: Run) -> bool:
     """Whether a supervise, or the keeper of one that was killed, is at work for this run."""
     state = run.read_state()
     return living(state, "supervisor") is not None or living(state, "keeper") is not None
+
+
+def left_alone(run: Run) -> list[Process]:
+    """Processes of a run that nobody contains any more: supervise and its keeper were both killed."""
+    if is_live(run):
+        return []
+    marked = procfs.scan().values()
+    return [process for process in marked if process.marker and process.marker.run == run.name and not process.gone]
 
 
 def choose(name: str | None, *, live_only: bool) -> Run | None:

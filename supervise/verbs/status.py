@@ -14,7 +14,7 @@ from supervise.group.members import living_below
 from supervise.host import procfs
 from supervise.runner.holder import living
 from supervise.text import duration, home
-from supervise.verbs.select import choose, store
+from supervise.verbs.select import choose, left_alone, store
 
 _NOT_RUNNING = 3
 
@@ -46,13 +46,13 @@ def status(name: str | None, *, as_json: bool) -> int:
 def _describe(run: Run) -> dict[str, Any]:
     state = run.read_state() or {}
     supervisor, keeper = living(state, "supervisor"), living(state, "keeper")
-    members = living_below(keeper.pid) if keeper else []
+    members = living_below(keeper.pid) if keeper else left_alone(run)
     attempt = run.latest()
     outcome = (attempt.read("outcome") if attempt else None) or {}
     return {
         "run": run.name,
         "live": supervisor is not None or keeper is not None,
-        "state": state.get("state") if supervisor else "orphaned" if keeper else "ended",
+        "state": state.get("state") if supervisor else "orphaned" if members else "ended",
         "phase": state.get("phase"),
         "attempt": attempt.number if attempt else None,
         "outcome": None if supervisor or keeper else outcome.get("outcome", "unknown"),
@@ -75,6 +75,17 @@ def _rss(pid: int) -> int:
         return 0
 
 
+def _told(run: dict[str, Any]) -> str:
+    """What is known of a run that is not live."""
+    if run["members"]:
+        return f" {len(run['members'])} processes without a supervise: supervise clean --name {run['run']}"
+    if run["attempt"] is None:
+        return " never launched"
+    if run["exit_status"] is None:
+        return " its supervise was killed"
+    return f" {run['outcome']}, exit {run['exit_status']}" + (f": {run['cause']}" if run["cause"] else "")
+
+
 def _line(run: dict[str, Any]) -> str:
     head = f"{run['run']:<20} {run['state'] or 'unknown':<10} attempt {run['attempt'] or '-':<4}"
     if run["live"]:
@@ -82,5 +93,5 @@ def _line(run: dict[str, Any]) -> str:
         since = f"for {duration(run['uptime_s'])}, " if run["uptime_s"] is not None else ""
         told = f"{phase} {since}{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"
     else:
-        told = f" {run['outcome']}, exit {run['exit_status']}" + (f": {run['cause']}" if run["cause"] else "")
+        told = _told(run)
     return f"{head}{told}  {home(run['log']) if run['log'] else ''}"

@@ -10,7 +10,8 @@ from supervise.attempts.store import Run
 from supervise.host import signals
 from supervise.model.exits import Exit
 from supervise.runner.holder import living
-from supervise.verbs.select import choose, is_live, say
+from supervise.text import plural
+from supervise.verbs.select import choose, is_live, left_alone, say
 
 _LOOK_EVERY_S = 0.1
 
@@ -30,6 +31,10 @@ def stop(name: str | None, *, now: bool, timeout_s: float) -> int:
     run = choose(name, live_only=True)
     if run is None:
         return Exit.OK if name is None and not _any_live() else Exit.USAGE
+    if left := left_alone(run):
+        told = f"{plural(len(left), 'process')} of it are left without a supervise"
+        say(f"supervise: run {run.name}: {told}; end them with: supervise clean --name {run.name}")
+        return Exit.SURVIVORS
     if not is_live(run):
         say(f"supervise: run {run.name} is not running")
         return Exit.OK

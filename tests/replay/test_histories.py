@@ -244,6 +244,7 @@ def test_a_fatal_line_that_lingers_ends_the_group(stage):
 def test_not_ready_in_time_ends_the_group(stage):
     stage.keeper.stop = lambda _deadlines: stage.keeper.ended()
     assert stage.run().status == Exit.NOT_READY
+    assert stage.outcome()["cause"]["meaning"] == "not ready after 60 min (--ready-timeout)"
 
 
 def test_somebody_else_on_the_port_is_not_our_readiness(stage):
@@ -259,6 +260,19 @@ def test_a_dirty_slate_launches_nothing(stage):
     assert stage.keeper.asked == []
     assert stage.run_.numbers() == []
     assert "kill 9" in stage.out.getvalue()
+
+
+def test_a_full_disk_is_said_once_and_ends_no_server(stage):
+    def fill(stage: Stage) -> None:
+        def full(_state: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        stage.run_.write_state = full
+
+    done = stage.run(fill, log(UP), probe(Answer.YES), wait, asked(signal.SIGTERM), leader(0), ended())
+    assert done.reraise == signal.SIGTERM
+    assert stage.out.getvalue().count("No space left on device") == 1
+    assert stage.outcome()["verified"]
 
 
 def test_a_slate_that_cannot_look_launches_nothing(stage):

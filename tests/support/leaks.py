@@ -1,15 +1,17 @@
-"""What a test may not leave behind: processes, /dev/shm names, open descriptors."""
+"""What a test may not leave behind: processes, /dev/shm names, temporary files, open descriptors."""
 
 from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from supervise.host import kernel, procfs, shm, signals
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId
+from tests.support import readable
 from tests.support.waiting import describe, wait_until
 
 _SETTLE_S = 3.0
@@ -21,11 +23,12 @@ def no_leaks() -> Iterator[None]:
 
     Needs `become_reaper` first: every descendant then stays below this process, whatever it does to get away.
     """
-    processes, segments, descriptors = set(_descendants()), _segments(), _descriptors()
+    processes, segments, descriptors, files = set(_descendants()), _segments(), _descriptors(), _files()
     yield
     leaked = [
         *_processes_beyond(processes),
         *_beyond("segment", _abandoned(segments), set()),
+        *_beyond("file", _files, files),
         *_beyond("descriptor", _descriptors, descriptors),
     ]
     assert not leaked, "left behind: " + "; ".join(leaked)
@@ -91,6 +94,11 @@ def _abandoned(before: set[FileId]) -> Callable[[], set[str]]:
         return {segment.name for segment in shm.segments() if segment.file in new - used.keys()}
 
     return abandoned
+
+
+def _files() -> set[str]:
+    """What is in the temporary directory, but for what is kept there for all tests."""
+    return set(os.listdir(tempfile.gettempdir())) - readable.kept()
 
 
 def _descriptors() -> set[str]:

@@ -74,6 +74,11 @@ def _open_up(base: Path) -> None:
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 
+def kept() -> set[str]:
+    """The names in the temporary directory of what stays until `release_shared`."""
+    return {os.path.basename(holder.name) for holder in _KEPT}
+
+
 def release_shared() -> None:
     """Remove what `readable_copy` and `readable_python` made."""
     while _KEPT:

@@ -42,6 +42,13 @@ def test_sees_segments_that_nobody_uses() -> None:
         path.unlink()
 
 
+def test_sees_temporary_files(short_dir: Path) -> None:
+    path = short_dir.parent / "left"
+    with pytest.raises(AssertionError, match="left behind: file left"), no_leaks():
+        path.mkdir()
+    path.rmdir()
+
+
 def test_lets_a_clean_test_pass(family: Family) -> None:
     with no_leaks():
         popen = subprocess.Popen(hydra("plain", pids=family.path))
