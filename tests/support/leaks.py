@@ -102,8 +102,9 @@ def _files() -> set[str]:
 
 
 def _descriptors() -> set[str]:
+    """Ours but for the standard streams, which pytest itself exchanges when it is interrupted."""
     found = set()
-    for fd in os.listdir("/proc/self/fd"):
+    for fd in set(os.listdir("/proc/self/fd")) - {"0", "1", "2"}:
         try:
             target = os.readlink(f"/proc/self/fd/{fd}")
         except FileNotFoundError:
