@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import Protocol
 
 from supervise.attempts.log import LogFile
@@ -13,7 +14,6 @@ from supervise.model.diagnosis import Line
 
 # Where inotify has no instance left for us (128 per user by default), a look per second finds everything a bit later.
 _FALLBACK_S = 1.0
-_SETTLE_S = 0.05
 _CATCH_UP_S = 10.0
 _LAST_BYTES = 4 * 1024 * 1024
 
@@ -26,7 +26,7 @@ class Sink(Protocol):
 
 
 class LogWatch:
-    """Reads a log as it grows: at once what comes after silence, within 50 ms what comes in a flow.
+    """Reads a log as it grows, within one turn of the loop of the bytes being written.
 
     Args:
         log: the log.
@@ -36,19 +36,19 @@ class LogWatch:
 
     def __init__(self, log: LogFile, path: str, sink: Sink) -> None:
         self._log = log
-        self._path = path
         self._sink = sink
         self._reader = LineReader()
         self._loop = asyncio.get_running_loop()
-        self._notifier: int | None = None
-        self._settled = False
-        self._again: asyncio.Handle | None = self._loop.call_soon(self._read)
+        self._again: asyncio.Handle | None = None
+        self._notifier = self._subscribe(path)
 
     def finish(self) -> None:
         """Read what is left, an unfinished last line included, and let go of the log."""
-        if self._again is not None:
-            self._again.cancel()
-        self._unsubscribe()
+        self._cancel()
+        if self._notifier is not None:
+            self._loop.remove_reader(self._notifier)
+            os.close(self._notifier)
+            self._notifier = None
         until = self._loop.time() + _CATCH_UP_S
         while data := self._log.read():
             self._feed(data)
@@ -63,56 +63,44 @@ class LogWatch:
             self._sink(line)
         self._log.close()
 
+    def _subscribe(self, path: str) -> int | None:
+        try:
+            notifier = kernel.watch_modifications(path)
+        except OSError:
+            self._later(_FALLBACK_S, self._poll)
+            return None
+        self._loop.add_reader(notifier, self._on_notification)
+        self._loop.call_soon(self._read)
+        return notifier
+
+    def _on_notification(self) -> None:
+        if self._notifier is not None:
+            os.read(self._notifier, 4096)
+        self._read()
+
+    def _poll(self) -> None:
+        self._read()
+        if self._again is None:
+            self._later(_FALLBACK_S, self._poll)
+
     def _read(self) -> None:
         """Take one bite and give the loop a turn before the next: a flood must not starve a stop request."""
-        self._again = None
+        self._cancel()
         data = self._log.read()
         if data:
-            self._unsubscribe()
             self._feed(data)
         trimmed = self._log.trim()
         if data or trimmed:
-            self._settled = False
-            self._again = self._loop.call_soon(self._read)
-        elif self._notifier is None:
-            self._rest()
-
-    def _rest(self) -> None:
-        """Nothing to read: look once more soon, then have the kernel tell.
-
-        Being told costs the writer up to a microsecond for each of its writes, half as much again as a short one takes:
-        while it writes, we look by ourselves.
-        """
-        if not self._settled:
-            self._settled = True
-            self._again = self._loop.call_later(_SETTLE_S, self._read)
-        elif self._subscribe():
-            # What was written between the last look and the subscription is not told.
-            self._again = self._loop.call_soon(self._read)
-        else:
-            self._again = self._loop.call_later(_FALLBACK_S, self._read)
-
-    def _subscribe(self) -> bool:
-        try:
-            self._notifier = kernel.watch_modifications(self._path)
-        except OSError:
-            return False
-        self._loop.add_reader(self._notifier, self._on_notification)
-        return True
-
-    def _unsubscribe(self) -> None:
-        if self._notifier is not None:
-            self._loop.remove_reader(self._notifier)
-            os.close(self._notifier)
-            self._notifier = None
-
-    def _on_notification(self) -> None:
-        self._unsubscribe()
-        if self._again is not None:
-            self._again.cancel()
-        self._settled = False
-        self._read()
+            self._again = self._loop.call_soon(self._read if self._notifier is not None else self._poll)
 
     def _feed(self, data: bytes) -> None:
         for line in self._reader.feed(data):
             self._sink(line)
+
+    def _later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self._again = self._loop.call_later(delay_s, callback)
+
+    def _cancel(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None

@@ -221,8 +221,9 @@ class Supervise:
         return _json(self.attempt() / "outcome.json")
 
     def log(self) -> str:
-        """The server's log of the newest attempt."""
-        return (self.attempt() / "server.log").read_text(errors="replace")
+        """The server's log of the newest attempt, empty while it is not there yet."""
+        path = self.attempt() / "server.log"
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def identity(self, who: str) -> ProcessId:
         """`supervisor`, `keeper` or `leader`, as `run.json` has them."""
