@@ -1,6 +1,6 @@
 """The life of one attempt as a pure function: state and event in, next state and effects out.
 
-    Sweeping -> Starting -> Ready -> Stopping -> Killing -> Verifying -> Done
+    Sweeping -> Starting -> Ready -> (Capturing ->) Stopping -> Killing -> Verifying -> Done
 
 States carry their data; there are no flags beside them. Nothing here reads a clock, a file or a process: what happens
 comes in as an event, what is to be done goes out as an effect, and the runner connects the two to the world.
@@ -63,6 +63,13 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Capturing:
+    """It is to be stopped for a fault of its own: evidence is taken before anything touches it."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class Stopping:
     """The leader has been asked to stop and has its grace."""
 
@@ -92,7 +99,7 @@ class Done:
     reraise: int | None = None
 
 
-State = Sweeping | Starting | Ready | Stopping | Killing | Verifying | Done
+State = Sweeping | Starting | Ready | Capturing | Stopping | Killing | Verifying | Done
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -146,6 +153,12 @@ class StartExpired:
     __slots__ = ()
 
 
+class EvidenceTaken:
+    """What could be seen of the group has been written down, or there was no time for more."""
+
+    __slots__ = ()
+
+
 class LeaderExited(NamedTuple):
     """The leader is gone: exit code, negative for the signal that killed it."""
 
@@ -186,6 +199,7 @@ Event = (
     | FatalSeen
     | LingerExpired
     | StartExpired
+    | EvidenceTaken
     | LeaderExited
     | KeeperLost
     | Broken
@@ -201,6 +215,7 @@ class Effect(StrEnum):
     LAUNCH = "launch"
     ARM_LINGER = "arm-linger"
     ANNOUNCE_READY = "announce-ready"
+    CAPTURE = "capture"
     STOP_GROUP = "stop-group"
     ESCALATE = "escalate"
     ADOPT_GROUP = "adopt-group"
@@ -230,6 +245,8 @@ def step(state: State, event: Event) -> Step:
             return _sweeping(state, event)
         case Starting() | Ready():
             return _running(state, event)
+        case Capturing():
+            return _capturing(state, event)
         case Stopping() | Killing():
             return _ending(state, event)
         case Verifying():
@@ -261,9 +278,9 @@ def _running(state: Starting | Ready, event: Event) -> Step:
         case FatalSeen() if not state.fatal:
             return Step(replace(state, fatal=True), (Effect.ARM_LINGER,))
         case LingerExpired() if state.fatal:
-            return _stop(Reason(Cause.FATAL, was_ready=was_ready))
+            return _capture(Reason(Cause.FATAL, was_ready=was_ready))
         case StartExpired() if not was_ready:
-            return _stop(Reason(Cause.NOT_READY))
+            return _capture(Reason(Cause.NOT_READY))
         case StopAsked(signum):
             return _stop(Reason(Cause.ASKED, signum=signum, was_ready=was_ready))
         case Broken():
@@ -277,6 +294,23 @@ def _running(state: Starting | Ready, event: Event) -> Step:
 
 def _stop(reason: Reason) -> Step:
     return Step(Stopping(reason), (Effect.STOP_GROUP,))
+
+
+def _capture(reason: Reason) -> Step:
+    return Step(Capturing(reason), (Effect.CAPTURE,))
+
+
+def _capturing(state: Capturing, event: Event) -> Step:
+    match event:
+        case EvidenceTaken() | StopAsked():
+            return _stop(state.reason)
+        case Broken():
+            return _stop(replace(state.reason, cause=Cause.BROKEN))
+        case LeaderExited(status):
+            return Step(Killing(replace(state.reason, status=status)))
+        case KeeperLost():
+            return Step(Killing(state.reason), (Effect.ADOPT_GROUP,))
+    return Step(state)
 
 
 def _ending(state: Stopping | Killing, event: Event) -> Step:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from collections.abc import Sequence
 
 from supervise.model.need import Need
 
 LABEL_WIDTH = 9
+_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
+_SECRET_FLAGS = ("api-key", "token", "password", "secret")
+_HIDDEN = "***"
 
 
 def printable(text: str) -> str:
@@ -51,3 +55,21 @@ def url(need: Need) -> str:
         return ""
     host = need.http.host or "0.0.0.0"
     return f"{need.scheme}://{f'[{host}]' if ':' in host else host}:{need.http.number}"
+
+
+def redact(argv: Sequence[str]) -> list[str]:
+    """The command line without secrets: the value of any flag or assignment whose name speaks of one."""
+    shown: list[str] = []
+    hide = False
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        secret = _is_secret(name)
+        shown.append(_HIDDEN if hide else name + equals + _HIDDEN if secret and equals else word)
+        hide = secret and not equals and name.startswith("-") and not hide
+    return shown
+
+
+def _is_secret(name: str) -> bool:
+    if name.startswith("-"):
+        return any(word in name.lower().replace("_", "-") for word in _SECRET_FLAGS)
+    return name.isidentifier() and any(word in name.upper() for word in _SECRET_WORDS)

@@ -222,20 +222,21 @@ class Store:
                 attempt = run.attempt(number)
                 if (outcome := attempt.read("outcome")) and outcome.get("verified"):
                     continue
-                if record := _record(run.name, number, attempt.read("attempt")):
+                if record := _record(attempt):
                     found.append(record)
         return tuple(found)
 
 
-def _record(run: str, number: int, data: dict[str, Any] | None) -> Record | None:
+def _record(attempt: Attempt) -> Record | None:
     """A record from attempt.json; a damaged one proves nothing and is passed over."""
+    data = attempt.read("attempt")
     try:
         return (
             None
             if data is None
             else Record(
-                run=run,
-                attempt=number,
+                run=attempt.run,
+                attempt=attempt.number,
                 marker_id=str(data["id"]),
                 host=HostId(str(data["host"]["boot_id"]), int(data["host"]["pid_namespace"])),
                 supervisor=_process_id(data.get("supervisor")),
@@ -243,6 +244,10 @@ def _record(run: str, number: int, data: dict[str, Any] | None) -> Record | None
                 leader=_process_id(data.get("leader")),
                 segments=tuple(FileId(int(dev), int(ino)) for dev, ino in data.get("segments", ())),
                 runtime_dir=data.get("runtime_dir"),
+                members=tuple(ProcessId(int(pid), int(ticks)) for pid, ticks in data.get("members") or ()),
+                guard=_process_id(data.get("guard")),
+                cgroup=None if data.get("cgroup") is None else os.fspath(data["cgroup"]),
+                log=attempt.log,
             )
         )
     except (KeyError, TypeError, ValueError):

@@ -69,12 +69,13 @@ def _explain(error: Exception) -> None:
     from supervise.attempts.store import StoreError
     from supervise.profiles.errors import ProfileError
     from supervise.runner.launch import NotExecutableError
+    from supervise.runner.tiers import TierError
 
     if isinstance(error, NotExecutableError):
         _fail(error.status, f"{error.text}{_suggestion(error.program)}")
     if isinstance(error, ProfileError):
         _fail(Exit.USAGE, str(error))
-    if isinstance(error, StoreError):
+    if isinstance(error, StoreError | TierError):
         _fail(Exit.INTERNAL, str(error))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from supervise import __version__
+from supervise.model.tier import Tier
 
 app = typer.Typer(
     add_completion=False,
@@ -81,6 +82,18 @@ LogLimit = Annotated[
     int,
     typer.Option("--log-mib", metavar="MIB", min=1, help="Log kept as it is; what is older is compressed beside it."),
 ]
+NoCgroup = Annotated[bool, typer.Option("--no-cgroup", help="Do not put the server into a cgroup of its own.")]
+PidNamespace = Annotated[
+    bool, typer.Option("--pidns", help="Put a PID namespace around the server: the kernel ends what is in it.")
+]
+Scope = Annotated[
+    bool, typer.Option("--scope", help="Ask systemd for a scope to run in, so that there can be a cgroup.")
+]
+RequireTier = Annotated[
+    list[Tier] | None,
+    typer.Option("--require-tier", metavar="TIER", help="cgroup or pidns: launch nothing if it cannot be had."),
+]
+Tty = Annotated[bool, typer.Option("--tty", help="Give the server a terminal, so that breakpoint() and colours work.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -104,14 +117,23 @@ def _run(
     keep: KeepAttempts = 50,
     keep_mib: KeepBytes = 10240,
     log_mib: LogLimit = 512,
+    no_cgroup: NoCgroup = False,
+    pidns: PidNamespace = False,
+    scope: Scope = False,
+    require_tier: RequireTier = None,
+    tty: Tty = False,
 ) -> None:
     """Clean slate, launch, watch, name the first cause, end verified."""
     from supervise.attempts.log import Bound
     from supervise.attempts.pruning import Pruning
     from supervise.cli import run
     from supervise.group.boot import boot
+    from supervise.model.tier import Wanted
     from supervise.runner import Options
+    from supervise.runner import scope as scopes
 
+    if scope:
+        scopes.enter()
     options = Options(
         name=name,
         profile=profile,
@@ -120,6 +142,8 @@ def _run(
         slate_timeout_s=slate_timeout,
         pruning=Pruning(keep, keep_mib * 2**20),
         bound=Bound(log_mib * 2**20),
+        wanted=Wanted(not no_cgroup, pidns, frozenset(require_tier or ())),
+        tty=tty,
     )
     run(command, options, boot())
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Without `site` and user paths a Python is up in half the time, and no sitecustomize can get between us and the server.
-_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from supervise.group.keeper import main; main()"
+_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from supervise.group.guard import main; main()"
 
 
 class Booted(NamedTuple):

@@ -1,6 +1,7 @@
 """The one stop path, as a stepper: the same for a stop, Ctrl-C, a crash, a hang, and the clean slate.
 
-leader SIGTERM, repeated -> grace -> everybody SIGTERM -> SIGKILL all but the resource tracker -> SIGKILL the rest.
+leader SIGTERM, repeated -> grace -> everybody SIGTERM -> evidence, if wanted -> SIGKILL all but the resource tracker ->
+SIGKILL the rest.
 It escalates until the *group* is empty; that the leader has exited proves nothing (a vLLM API server that is killed
 leaves its engine running for ever).
 """
@@ -8,18 +9,22 @@ leaves its engine running for ever).
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 
-from supervise.host import signals
+from supervise.host import procfs, signals
 from supervise.model.process import Process, ProcessId
 
 # A vLLM that initialises its engine swallows one SIGTERM and goes on loading: it has to be told again.
 _REPEAT_S = 2.0
 _SETTLE_S = 1.0
+_EVIDENCE_S = 12.0
 _SENT_KEPT = 256
+# Where a zombie stays that somebody else must reap (a tracer, say) there is no other proof than to see nobody alive,
+# more than once: one reading of /proc can be outrun by a fork.
+_EMPTY_READINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +32,28 @@ class Deadlines:
     """How long each step of the stop path may take, in seconds.
 
     `grace_s` from the leader's first SIGTERM, `term_s` from everybody's, `tracker_s` for resource trackers once all
-    others are dead, `kill_s` from the first SIGKILL until survivors are given up and named.
+    others are dead, `kill_s` from the first SIGKILL until survivors are given up and named. `evidence_s` is for looking
+    at those that did not obey, before they are killed.
     """
 
     grace_s: float = 30.0
     term_s: float = 10.0
     tracker_s: float = 1.0
     kill_s: float = 15.0
+    evidence_s: float = 0.0
 
     @classmethod
     def for_stale(cls) -> Deadlines:
         """For orphans: nobody is served by them any more, so there is nothing to drain."""
         return cls(grace_s=0.0, term_s=5.0)
+
+    def attended(self) -> Deadlines:
+        """The same with time to look at those that did not obey."""
+        return replace(self, evidence_s=_EVIDENCE_S)
+
+    def unattended(self) -> Deadlines:
+        """The same without supervise: nobody is there to take evidence."""
+        return replace(self, evidence_s=0.0)
 
 
 class Stage(IntEnum):
@@ -46,8 +61,9 @@ class Stage(IntEnum):
 
     LEADER = 0
     GROUP = 1
-    KILL = 2
-    OVER = 3
+    EVIDENCE = 2
+    KILL = 3
+    OVER = 4
 
 
 class Ending:
@@ -57,7 +73,9 @@ class Ending:
         members: a fresh reading of all members that still run, leader included, with their command lines.
         leader: who is asked first; None when it has already gone.
         deadlines: how long each step may take.
-        empty: a cheaper test for an empty group, where there is one.
+        empty: a cheaper and stronger test for an empty group, where there is one.
+        strike: kills all members in one step, where that can be done; tells whether it was.
+        last: members that are ended after all others, like resource trackers.
         before_kill: called once with all members just before the first SIGKILL: the last chance to look at them.
     """
 
@@ -68,6 +86,8 @@ class Ending:
         deadlines: Deadlines,
         *,
         empty: Callable[[], bool] | None = None,
+        strike: Callable[[], bool] = lambda: False,
+        last: frozenset[ProcessId] = frozenset(),
         before_kill: Callable[[Sequence[Process]], object] = lambda _members: None,
     ) -> None:
         self.stage = Stage.LEADER
@@ -77,10 +97,15 @@ class Ending:
         self._leader = leader
         self._deadlines = deadlines
         self._empty = empty or (lambda: not members())
+        self._strike = strike
+        self._last = last
         self._before_kill = before_kill
         self._deadline: float | None = None
         self._repeat_at = 0.0
         self._tracker_deadline: float | None = None
+        self._struck: set[ProcessId] = set()
+        self._refusing_since: float | None = None
+        self._empty_readings = 0
 
     @property
     def over(self) -> bool:
@@ -90,6 +115,11 @@ class Ending:
     def escalate(self) -> None:
         """Stop being patient: the next step kills."""
         if self.stage < Stage.KILL:
+            self._enter(Stage.KILL)
+
+    def proceed(self) -> None:
+        """The evidence has been taken."""
+        if self.stage is Stage.EVIDENCE:
             self._enter(Stage.KILL)
 
     def step(self, now: float) -> float | None:
@@ -105,7 +135,7 @@ class Ending:
             self._enter(Stage.OVER)
         while True:
             before = self.stage
-            delay = (self._step_leader, self._step_group, self._step_kill, self._step_over)[before](now)
+            delay = self._steps[before](now)
             if self.stage is before:
                 return delay
 
@@ -115,7 +145,7 @@ class Ending:
         if self._due(now, self._deadlines.grace_s):
             self._enter(Stage.GROUP)
         elif now >= self._repeat_at:
-            self._send(self._leader, signal.SIGTERM)
+            self._ask(self._leader)
             self._repeat_at = now + _REPEAT_S
         return 0.1
 
@@ -131,13 +161,16 @@ class Ending:
 
     def _step_group(self, now: float) -> float | None:
         if self._due(now, self._deadlines.term_s):
-            self._enter(Stage.KILL)
+            self._enter(Stage.EVIDENCE)
         elif now >= self._repeat_at:
             for member in self._members():
-                self._send(member.id, signal.SIGTERM)
-                if member.state == "T":
-                    self._send(member.id, signal.SIGCONT)
+                self._ask(member.id)
             self._repeat_at = now + _REPEAT_S
+        return 0.05
+
+    def _step_evidence(self, now: float) -> float | None:
+        if self._due(now, self._deadlines.evidence_s) or not self._members():
+            self._enter(Stage.KILL)
         return 0.05
 
     def _step_kill(self, now: float) -> float | None:
@@ -145,22 +178,61 @@ class Ending:
         if self._deadline is None:
             self._before_kill(members)
         overdue = self._due(now, self._deadlines.kill_s)
-        trackers = [member for member in members if is_resource_tracker(member)]
-        others = [member for member in members if member not in trackers]
+        doomed = self._doomed(members, now)
+        storm = self._is_storm(doomed)
+        if not (doomed and (storm or len(doomed) == len(members)) and self._strike_all(members)):
+            for member in doomed:
+                self._send(member.id, signal.SIGKILL)
+        self._struck.update(member.id for member in doomed)
+        if overdue or self._all_refuse(members, now) or self._nobody_seen(members):
+            self.survivors = tuple(self._members())
+            self._enter(Stage.OVER)
+        # Whoever forks faster than we read is read again at once.
+        return 0.0 if storm else 0.02
+
+    def _doomed(self, members: Sequence[Process], now: float) -> Sequence[Process]:
+        """Whom to kill now: resource trackers and our own helpers only once nobody else is left, and a bit later."""
+        others = [member for member in members if not self._goes_last(member)]
         if others:
             self._tracker_deadline = None
         elif self._tracker_deadline is None:
             self._tracker_deadline = now + self._deadlines.tracker_s
-        doomed = members if self._tracker_deadline is not None and now >= self._tracker_deadline else others
-        for member in doomed:
-            self._send(member.id, signal.SIGKILL)
-        if overdue:
-            self.survivors = tuple(self._members())
-            self._enter(Stage.OVER)
-        return 0.02
+        return members if self._tracker_deadline is not None and now >= self._tracker_deadline else others
+
+    def _goes_last(self, member: Process) -> bool:
+        return member.id in self._last or is_resource_tracker(member)
+
+    def _is_storm(self, doomed: Sequence[Process]) -> bool:
+        """Whether new ones have come since the first blow: then sparing anybody costs more than it brings."""
+        return bool(self._struck) and any(
+            member.id not in self._struck and not self._goes_last(member) for member in doomed
+        )
+
+    def _strike_all(self, members: Sequence[Process]) -> bool:
+        if not self._strike():
+            return False
+        self._note_sent(member.id for member in members)
+        return True
+
+    def _all_refuse(self, members: Sequence[Process], now: float) -> bool:
+        """Members of another user cannot be ended by us, and waiting for it would not help (a setuid program)."""
+        if not members or any(signals.send(member.id, 0) is not signals.Sent.REFUSED for member in members):
+            self._refusing_since = None
+            return False
+        if self._refusing_since is None:
+            self._refusing_since = now
+        return now - self._refusing_since >= self._deadlines.tracker_s
+
+    def _nobody_seen(self, members: Sequence[Process]) -> bool:
+        self._empty_readings = 0 if members else self._empty_readings + 1
+        return self._empty_readings >= _EMPTY_READINGS
 
     def _step_over(self, _now: float) -> float | None:
         return None
+
+    @property
+    def _steps(self) -> tuple[Callable[[float], float | None], ...]:
+        return (self._step_leader, self._step_group, self._step_evidence, self._step_kill, self._step_over)
 
     def _due(self, now: float, allowed_s: float) -> bool:
         if self._deadline is None:
@@ -170,10 +242,20 @@ class Ending:
     def _enter(self, stage: Stage) -> None:
         self.stage, self._deadline, self._repeat_at = stage, None, 0.0
 
+    def _ask(self, target: ProcessId) -> None:
+        """SIGTERM; one that is stopped cannot hear it until it is continued."""
+        self._send(target, signal.SIGTERM)
+        process = procfs.read(target.pid, cmdline=False, environ=False)
+        if process is not None and process.state == "T":
+            self._send(target, signal.SIGCONT)
+
     def _send(self, target: ProcessId, signum: int) -> None:
-        delivered = signals.send(target, signum) is signals.Sent.DELIVERED
-        if delivered and len(self.sent) < _SENT_KEPT:
-            self.sent.append((target, signum))
+        if signals.send(target, signum) is signals.Sent.DELIVERED:
+            self._note_sent([target], signum)
+
+    def _note_sent(self, targets: Iterable[ProcessId], signum: int = signal.SIGKILL) -> None:
+        room = _SENT_KEPT - len(self.sent)
+        self.sent.extend((target, signum) for target in islice(targets, max(room, 0)))
 
 
 def is_resource_tracker(process: Process) -> bool:

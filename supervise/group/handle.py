@@ -10,12 +10,14 @@ from dataclasses import asdict
 
 from supervise.group import wire
 from supervise.group.boot import Booted, boot
+from supervise.group.enclosure import Enclosure
 from supervise.group.ending import Deadlines, Ending
 from supervise.group.leftovers import Left, Leftovers
-from supervise.group.members import living_below
 from supervise.host import procfs, shm
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId
+
+_BIRTH_S = 10.0
 
 
 class Keeper:
@@ -23,32 +25,42 @@ class Keeper:
 
     Attributes:
         id: its identity.
+        guard: that of its guard, which stands between us.
         channel: our end of the socketpair; readable when there are events, at end of file when it is gone.
+        leaf: the cgroup leaf that the group is to be held in, None without one.
         segments_before: what was in /dev/shm before the launch, and is therefore not the group's.
     """
 
     def __init__(
-        self, booted: Booted | None = None, *, keep_open: tuple[int, ...] = (), log: str | None = None
+        self,
+        booted: Booted | None = None,
+        *,
+        keep_open: tuple[int, ...] = (),
+        log: str | None = None,
+        leaf: str | None = None,
     ) -> None:
         """Take over a keeper, or start one; it launches nothing until told.
 
         Args:
             booted: its process, if it has been started already.
-            keep_open: descriptors that the keeper, but not the server, holds for as long as its group lives (the
+            keep_open: descriptors that keeper and guard, but not the server, hold for as long as the group lives (the
                 run's lock).
-            log: file for what the keeper itself may have to say in extremis.
+            log: file for what they themselves may have to say in extremis.
+            leaf: the cgroup leaf to hold the group in.
 
         Raises:
             OSError: it could not be started.
         """
         pid, self.channel = booted or boot()
         self.channel.setblocking(False)
+        self.leaf = leaf
         self.segments_before: frozenset[FileId] = frozenset()
         self._splitter = wire.Splitter()
+        self._unheard: list[wire.Message] = []
         # Our own child: even if it died at once it is a zombie now, and has an identity.
-        self.id = procfs.identify(pid) or ProcessId(pid, 0)
-        if keep_open or log:
-            self._ask(keep_open, request="hold", log=log)
+        self.guard = procfs.identify(pid) or ProcessId(pid, 0)
+        self._ask(keep_open, request="hold", log=log, leaf=leaf, supervisor=procfs.self_id())
+        self.id = self._met()
 
     def spawn(
         self,
@@ -60,6 +72,8 @@ class Keeper:
         deadlines: Deadlines,
         runtime_dir: str | None,
         owner: str,
+        pidns: bool = False,
+        terminal: str | None = None,
     ) -> None:
         """Ask it to launch the server; the answer is a `spawned` or `failed` event.
 
@@ -71,6 +85,8 @@ class Keeper:
             deadlines: of the stop path, also for the case that we are gone by then.
             runtime_dir: the attempt's private directory, which the keeper removes at the end.
             owner: the marker id in that directory.
+            pidns: whether to put a PID namespace around it.
+            terminal: path of the pseudo-terminal to be its standard streams.
         """
         self.segments_before = frozenset(segment.file for segment in shm.segments())
         self._ask(
@@ -83,6 +99,8 @@ class Keeper:
             runtime_dir=runtime_dir,
             owner=owner,
             before=sorted(self.segments_before),
+            pidns=pidns,
+            terminal=terminal,
         )
 
     def stop(self, deadlines: Deadlines) -> None:
@@ -93,19 +111,50 @@ class Keeper:
         """Ask it to kill now."""
         self._ask(request="escalate")
 
+    def proceed(self) -> None:
+        """Tell it that the evidence has been taken."""
+        self._ask(request="proceed")
+
     def note(self) -> None:
-        """Ask it to note which shared memory its group uses; the answer, if there is news, is `segments`."""
+        """Ask it to note its members and the shared memory they use; the answer, if there is news, is `noted`."""
         self._ask(request="note")
+
+    def signal(self, signum: int) -> None:
+        """Ask it to pass a signal on to the leader."""
+        self._ask(request="signal", signum=signum)
+
+    def suspend(self) -> None:
+        """Ask it to stop all members; the answer is `suspended`."""
+        self._ask(request="suspend")
+
+    def resume(self) -> None:
+        """Ask it to continue them."""
+        self._ask(request="resume")
 
     def events(self) -> list[wire.Message] | None:
         """What it has said since; None once it is gone."""
+        if self._unheard:
+            heard, self._unheard = self._unheard, []
+            return heard
         try:
-            data = self.channel.recv(256 * 1024)
+            data, _ = wire.receive(self.channel)
         except BlockingIOError:
             return []
-        except OSError:
-            return None
         return self._splitter.feed(data) if data else None
+
+    def _met(self) -> ProcessId:
+        """Wait for its first word, by which we know its pid; one that died before it is known by its guard."""
+        self.channel.settimeout(_BIRTH_S)
+        try:
+            while data := wire.receive(self.channel)[0]:
+                if messages := self._splitter.feed(data):
+                    hello, *self._unheard = messages
+                    return ProcessId(hello["pid"], hello["ticks"])
+        except BlockingIOError:
+            pass
+        finally:
+            self.channel.setblocking(False)
+        return self.guard
 
     def close(self) -> None:
         """Let go of it: whatever still runs in the group then is ended by it."""
@@ -127,19 +176,39 @@ class Keeper:
 
 
 class Adoption:
-    """Ends a group in the keeper's place: after its death all that it held re-parented to us, a subreaper too.
+    """Ends a group in the keeper's place: after its death all that it held is below its guard, or us, a subreaper too.
 
     Args:
         deadlines: of the stop path.
         leftovers: what to remove at the end.
+        leaf: the group's cgroup leaf, None without one.
+        guard: who goes last.
         childless: reaps what can be reaped and tells whether no child of ours is left (ECHILD).
     """
 
-    def __init__(self, deadlines: Deadlines, leftovers: Leftovers, *, childless: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        leftovers: Leftovers,
+        *,
+        leaf: str | None,
+        guard: ProcessId,
+        childless: Callable[[], bool],
+    ) -> None:
         self._leftovers = leftovers
+        self._childless = childless
         self._started_at = time.monotonic()
-        self._ending = Ending(self._members, None, deadlines, empty=childless, before_kill=self._leftovers.note)
-        self._leftovers.note(self._members())
+        self._enclosure = Enclosure(os.getpid(), leaf, frozenset({guard}))
+        self._ending = Ending(
+            self._enclosure.living,
+            None,
+            deadlines.unattended(),
+            empty=self._empty,
+            strike=self._enclosure.strike,
+            last=self._enclosure.last,
+            before_kill=self._leftovers.note,
+        )
+        self._leftovers.note(self._enclosure.living())
 
     def step(self) -> float | None:
         """Take the next step of the stop path; seconds until the one after, None when over."""
@@ -151,7 +220,8 @@ class Adoption:
 
     def result(self) -> tuple[tuple[Process, ...], Left, float]:
         """Survivors, leftovers, and how long it took, in seconds; call it once, when over."""
+        self._enclosure.remove()
         return self._ending.survivors, self._leftovers.remove(), time.monotonic() - self._started_at
 
-    def _members(self) -> list[Process]:
-        return living_below(os.getpid())
+    def _empty(self) -> bool:
+        return self._childless() and not self._enclosure.populated()

@@ -1,7 +1,7 @@
 """The keeper: contains one server, and outlives supervise just long enough to end it.
 
 A process of its own with one thread, in its own session, a child subreaper: whatever the server forks, detaches or
-renames re-parents to here, never to pid 1. It ends the group when supervise says so, when the leader exits, or when
+re-parents lands here and not at pid 1. It ends the group when supervise says so, when the leader exits, or when
 supervise is gone (end of file on the socketpair). That `waitpid` says ECHILD is the proof that nothing is left: any
 living descendant would be, or be below, a child of ours.
 """
@@ -12,23 +12,20 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from supervise.group import wire
+from supervise.group import signalling, wire
+from supervise.group.enclosure import Enclosure
 from supervise.group.ending import Deadlines, Ending, Stage
 from supervise.group.leftovers import Leftovers
-from supervise.group.members import describe, living_below
-from supervise.host import kernel, procfs
-from supervise.model.process import Process, ProcessId
+from supervise.group.members import describe
+from supervise.group.pidns import Namespace
+from supervise.group.spawning import Birthplace, spawn
+from supervise.group.suspension import Suspension
+from supervise.host import procfs, signals
+from supervise.model.process import ProcessId
 from supervise.model.slate import FileId
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-_MOST_FDS = 8
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Keeper:
@@ -36,25 +33,39 @@ class Keeper:
 
     Args:
         channel: our end of the socketpair with supervise.
+        hold: the first request, with what is to be known before the launch.
+        splitter: holds what came behind it.
     """
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, hold: wire.Message, splitter: wire.Splitter) -> None:
         self._channel: socket.socket | None = channel
-        self._splitter = wire.Splitter()
+        self._splitter = splitter
         self._outgoing = b""
+        self._birthplace = Birthplace(hold["leaf"])
+        self._enclosure = Enclosure(os.getpid(), self._birthplace.leaf)
+        self._namespace: Namespace | None = None
         self._leader: ProcessId | None = None
         self._leader_running = False
         self._deadlines = Deadlines()
         self._leftovers = Leftovers(frozenset())
         self._ending: Ending | None = None
         self._stage: Stage | None = None
+        self._suspension: Suspension | None = None
         self._started_at = 0.0
         self._childless = True
-        self._held: list[int] = []
+        self._tell({"event": "hello", **procfs.self_id()._asdict()})
+        if self._birthplace.refused:
+            self._tell({"event": "refused", "tier": "cgroup", "why": self._birthplace.refused})
 
-    def run(self) -> None:
-        """Serve one attempt, from the spawn request to the empty group."""
-        wakeup = _wake_on_signals()
+    def run(self, requests: Iterable[wire.Message]) -> None:
+        """Serve one attempt, from the spawn request to the empty group.
+
+        Args:
+            requests: what has come already.
+        """
+        wakeup = signalling.wake_on((*signalling.STOPPING, signal.SIGCHLD))
+        for request in requests:
+            self._obey(request)
         while True:
             delay = self._step()
             if self._finished():
@@ -82,30 +93,29 @@ class Keeper:
         poller.register(wakeup, select.POLLIN)
         if self._channel is not None:
             poller.register(self._channel, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        if self._namespace is not None and self._leader_running:
+            poller.register(self._namespace.reports, select.POLLIN)
         for fd, _ in poller.poll(None if delay is None else delay * 1000):
             if fd == wakeup:
                 self._on_signals(os.read(wakeup, 256))
+            elif self._namespace is not None and fd == self._namespace.reports:
+                self._leader_ended(self._namespace.status())
             else:
                 self._flush()
                 self._receive()
 
     def _on_signals(self, received: bytes) -> None:
         for signum in received:
-            if signum in _SIGNALS:
+            if signum in signalling.STOPPING:
                 self._stop_or_escalate()
 
     def _receive(self) -> None:
         if self._channel is None:
             return
         try:
-            data, fds, *_ = socket.recv_fds(self._channel, 256 * 1024, _MOST_FDS)
-            for fd in fds:
-                os.set_inheritable(fd, False)
-            self._held.extend(fds)
+            data, _ = wire.receive(self._channel)
         except BlockingIOError:
             return
-        except OSError:
-            data = b""
         if not data:
             self._channel.close()
             self._channel = None
@@ -116,39 +126,75 @@ class Keeper:
 
     def _obey(self, message: wire.Message) -> None:
         match message["request"]:
-            case "hold":
-                self._hold(message["log"])
             case "spawn":
                 self._spawn(message)
             case "stop":
                 self._deadlines = Deadlines(**message["deadlines"])
                 self._begin_ending()
+            case "proceed":
+                self._proceed()
             case "escalate":
                 self._stop_or_escalate()
             case "note":
                 self._note()
+            case "signal":
+                self._pass_on(message["signum"])
+            case "suspend":
+                self._suspend()
+            case "resume":
+                self._resume()
 
-    def _hold(self, log: str | None) -> None:
-        """Last words go into a file of the run: the caller's standard error may be a pipe that somebody waits on."""
-        if log is not None:
-            fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.dup2(fd, 1)
-            os.dup2(fd, 2)
-            os.close(fd)
+    def _proceed(self) -> None:
+        if self._ending is not None:
+            self._ending.proceed()
+
+    def _pass_on(self, signum: int) -> None:
+        if self._leader is not None and self._leader_running:
+            signals.send(self._leader, signum)
+
+    def _suspend(self) -> None:
+        if self._suspension is None:
+            self._suspension = Suspension(self._enclosure.living)
+        self._tell({"event": "suspended", "members": len(self._suspension.stopped)})
+
+    def _resume(self) -> None:
+        if self._suspension is not None:
+            self._suspension.resume()
+            self._suspension = None
 
     def _spawn(self, message: wire.Message) -> None:
         self._deadlines = Deadlines(**message["deadlines"])
         before = frozenset(FileId(*file) for file in message["before"])
         self._leftovers = Leftovers(before, message["runtime_dir"], message["owner"])
         try:
-            pid = spawn(message["program"], message["argv"], message["env"], message["log"])
+            self._leader = self._launch(message)
         except OSError as error:
             self._tell({"event": "failed", "errno": error.errno, "error": error.strerror})
             return
-        # A child that has already exited stays a zombie until we reap it, so its identity can always be read.
-        self._leader = procfs.identify(pid)
+        finally:
+            self._leave_birthplace()
         self._leader_running, self._childless = True, False
-        self._tell({"event": "spawned", "pid": pid, "ticks": self._leader.ticks if self._leader else 0})
+        self._tell({"event": "spawned", **self._leader._asdict()})
+
+    def _launch(self, message: wire.Message) -> ProcessId:
+        def start() -> int:
+            return spawn(message["program"], message["argv"], message["env"], message["log"], message["terminal"])
+
+        if not message["pidns"]:
+            pid = start()
+            # A child that has already exited stays a zombie until we reap it, so its identity can always be read.
+            return procfs.identify(pid) or ProcessId(pid, 0)
+        self._namespace = Namespace(start, release=(self._channel.fileno(),) if self._channel else ())
+        self._enclosure.last = frozenset({self._namespace.init})
+        return self._namespace.leader
+
+    def _leave_birthplace(self) -> None:
+        try:
+            self._birthplace.leave()
+        except OSError as error:
+            # From now on killing the leaf would be killing ourselves.
+            self._enclosure.leaf = None
+            self._tell({"event": "refused", "tier": "cgroup", "why": f"cannot leave it: {error.strerror}"})
 
     def _reap(self) -> None:
         while True:
@@ -159,22 +205,38 @@ class Keeper:
                 return
             if pid == 0:
                 return
-            if self._leader is not None and pid == self._leader.pid and self._leader_running:
-                self._leader_running = False
-                self._tell({"event": "leader", "status": os.waitstatus_to_exitcode(status)})
-                self._begin_ending()
+            if self._namespace is not None and pid == self._namespace.init.pid:
+                self._leader_ended(self._namespace.status())
+            elif self._leader is not None and pid == self._leader.pid:
+                self._leader_ended(os.waitstatus_to_exitcode(status))
+
+    def _leader_ended(self, status: int | None) -> None:
+        """It has ended, how is known unless the init that saw it was killed with it."""
+        if self._leader_running:
+            self._leader_running = False
+            self._tell({"event": "leader", "status": -signal.SIGKILL if status is None else status})
+            self._begin_ending()
 
     def _note(self) -> None:
-        if self._leftovers.note(self._members()):
-            self._tell({"event": "segments", "files": sorted(self._leftovers.files)})
+        members = self._enclosure.living()
+        if self._leftovers.note(members):
+            ids = [member.id for member in members if member.id not in self._enclosure.last]
+            self._tell({"event": "noted", "files": sorted(self._leftovers.files), "members": ids})
 
     def _begin_ending(self) -> None:
         if self._ending is None and self._leader is not None:
             self._started_at = time.monotonic()
             leader = self._leader if self._leader_running else None
-            self._leftovers.note(self._members())
+            self._leftovers.note(self._enclosure.living())
+            deadlines = self._deadlines if self._channel is not None else self._deadlines.unattended()
             self._ending = Ending(
-                self._members, leader, self._deadlines, empty=self._empty, before_kill=self._leftovers.note
+                self._enclosure.living,
+                leader,
+                deadlines,
+                empty=self._empty,
+                strike=self._enclosure.strike,
+                last=self._enclosure.last,
+                before_kill=self._leftovers.note,
             )
 
     def _stop_or_escalate(self) -> None:
@@ -185,14 +247,12 @@ class Keeper:
 
     def _empty(self) -> bool:
         self._reap()
-        return self._childless
-
-    def _members(self) -> list[Process]:
-        return living_below(os.getpid())
+        return self._childless and not self._enclosure.populated()
 
     def _report_end(self) -> None:
         if self._ending is None:
             return
+        self._enclosure.remove()
         left = self._leftovers.remove()
         self._tell(
             {
@@ -226,61 +286,3 @@ class Keeper:
                 self._outgoing = b""
                 return
             self._outgoing = self._outgoing[sent:]
-
-
-def spawn(program: str, argv: list[str], env: dict[str, str], log: str) -> int:
-    """Start the server in its own session, its output going straight into its log file.
-
-    Signals are reset to their defaults and unblocked: under `nohup`, or behind `&` in a script, a server would
-    otherwise inherit an ignored SIGHUP or SIGINT for life (VLLM_REAL.md section 5).
-
-    Args:
-        program: path of the file to execute.
-        argv: argument vector, the first one as the caller wrote it.
-        env: complete environment.
-        log: path of an existing log file; opened in append mode, so that nothing it holds is overwritten.
-
-    Returns:
-        The pid of the server, which leads its session and process group.
-
-    Raises:
-        OSError: it could not be executed; the reason is the kernel's.
-    """
-    output = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    return os.posix_spawn(
-        program,
-        argv,
-        env,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, log, output, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-        setsigmask=[],
-        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-    )
-
-
-def _wake_on_signals() -> int:
-    """A pipe that carries the numbers of the signals we get; handlers themselves do nothing."""
-    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for signum in (*_SIGNALS, signal.SIGCHLD):
-        signal.signal(signum, _ignore)
-    return reader
-
-
-def _ignore(_signum: int, _frame: FrameType | None) -> None:
-    """The wake-up pipe has it."""
-
-
-def main() -> None:
-    """Entry point: `python -I -S -c … FD`, the descriptor of our end of the socketpair; the server does not get it."""
-    descriptor = int(sys.argv[-1])
-    os.set_inheritable(descriptor, False)
-    channel = socket.socket(fileno=descriptor)
-    channel.setblocking(False)
-    kernel.set_comm("supervise-keep")
-    kernel.become_subreaper()
-    Keeper(channel).run()

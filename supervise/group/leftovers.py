@@ -45,12 +45,12 @@ class Leftovers:
         self._owner = owner
 
     def note(self, members: Iterable[Process]) -> bool:
-        """Remember the segments that these processes map or hold open; True if there are new ones."""
-        before = len(self.files)
+        """Remember these processes and the segments that they map or hold open; True if any of it is new."""
+        before = len(self.files), len(self.pids)
         for member in members:
             self.pids.add(member.pid)
             self.files.update((shm.mapped_by(member.pid) or frozenset()) - self._before)
-        return len(self.files) > before
+        return (len(self.files), len(self.pids)) != before
 
     def remove(self) -> Left:
         """Remove what is provably ours and unused; call it once the group is empty."""

@@ -6,6 +6,9 @@ from typing import Any
 
 from supervise.host import procfs
 from supervise.model.process import Process
+from supervise.text import redact, shorten
+
+_LONGEST_TITLE = 200
 
 
 def living_below(root: int) -> list[Process]:
@@ -15,6 +18,17 @@ def living_below(root: int) -> list[Process]:
     return [process for process in living if process is not None and not process.gone]
 
 
+def title(process: Process) -> str:
+    """What a member calls itself, without the secrets of its command line."""
+    return " ".join(redact(process.argv)).strip() if process.argv else process.comm
+
+
 def describe(process: Process) -> dict[str, Any]:
-    """A member as JSON: who it is, what it calls itself, and the state the kernel has it in."""
-    return {"pid": process.pid, "ticks": process.id.ticks, "title": process.title[:200], "state": process.state}
+    """A member as JSON: who it is, what it calls itself, whose it is, and the state the kernel has it in."""
+    return {
+        "pid": process.pid,
+        "ticks": process.id.ticks,
+        "title": shorten(title(process), _LONGEST_TITLE),
+        "state": process.state,
+        "uid": process.uid,
+    }

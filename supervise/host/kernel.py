@@ -7,6 +7,12 @@ import os
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NAME = 15
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_SLAVE = 0x2, 0x4, 0x8, 0x4000, 0x80000
 FALLOC_FL_KEEP_SIZE = 0x01
 FALLOC_FL_PUNCH_HOLE = 0x02
 FALLOC_FL_COLLAPSE_RANGE = 0x08
@@ -30,6 +36,41 @@ def become_subreaper() -> None:
 def set_comm(name: str) -> None:
     """Set what `ps -o comm` shows for us; cut at 15 bytes by the kernel (prctl(2), PR_SET_NAME)."""
     _libc.prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
+
+
+def die_with_parent(signum: int) -> None:
+    """Have the kernel send us this signal when the thread that forked us ends (prctl(2), PR_SET_PDEATHSIG).
+
+    Cleared for our own children, and by an exec that changes credentials.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+
+
+def be_readable() -> None:
+    """Let our own user read us in /proc again: new credentials had made us undumpable (proc(5), PR_SET_DUMPABLE)."""
+    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def unshare(flags: int) -> None:
+    """Leave namespaces for new ones; of a new PID namespace only children become members (unshare(2)).
+
+    Raises:
+        OSError: EPERM without the privilege, EINVAL with threads, ENOSPC or EUSERS at a limit.
+    """
+    _check(_libc.unshare(flags), "unshare")
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int) -> None:
+    """Mount, or change how mounts propagate (mount(2)).
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    encoded = (None if text is None else os.fsencode(text) for text in (source, target, kind))
+    _check(_libc.mount(*encoded, ctypes.c_ulong(flags), None), f"mount {target}")
 
 
 def fallocate(fd: int, mode: int, offset: int, length: int) -> None:

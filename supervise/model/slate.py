@@ -103,7 +103,11 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What an earlier attempt of some run wrote down about itself: who supervised it, whom it launched."""
+    """What an earlier attempt of some run wrote down about itself: who supervised it, whom it launched.
+
+    `members` are all processes that were ever seen in its group, `guard` the one that stands in for its keeper;
+    `cgroup` is the absolute directory of the leaf that they were put into, `log` the path of what they wrote to.
+    """
 
     run: str
     attempt: int
@@ -115,6 +119,10 @@ class Record:
     segments: tuple[FileId, ...] = ()
     runtime_dir: str | None = None
     ended: bool = False
+    members: tuple[ProcessId, ...] = ()
+    guard: ProcessId | None = None
+    cgroup: str | None = None
+    log: str | None = None
 
 
 class SocketPath(NamedTuple):
@@ -139,6 +147,8 @@ class Snapshot:
     `lineage` holds ourselves and all our ancestors: never touched, whatever they match. `ages_s` are seconds by pid;
     `serving` the TCP ports that engine processes listen on, by pid; `directories` those private directories of recorded
     attempts that exist. `ended` are processes that this very sweep has ended: what they held may return late.
+    `writing` maps a process to the recorded log that it has as its standard output or error, `inside` to the innermost
+    recorded cgroup that lists it; `empty_cgroups` are those recorded ones that exist and list nobody.
     """
 
     host: HostId
@@ -154,6 +164,9 @@ class Snapshot:
     socket_path: SocketPath | None = None
     directories: frozenset[str] = frozenset()
     ended: frozenset[ProcessId] = frozenset()
+    writing: dict[ProcessId, str] = field(default_factory=dict)
+    inside: dict[ProcessId, str] = field(default_factory=dict)
+    empty_cgroups: frozenset[str] = frozenset()
 
 
 class EndProcesses(NamedTuple):
@@ -183,6 +196,12 @@ class RemoveTree(NamedTuple):
     owner: str
 
 
+class RemoveCgroup(NamedTuple):
+    """Remove this cgroup of a dead attempt of ours, with those below it, as far as they are empty."""
+
+    path: str
+
+
 class Await(NamedTuple):
     """Nothing to do but wait: somebody else is already ending it (a keeper, the kernel, the driver).
 
@@ -193,7 +212,7 @@ class Await(NamedTuple):
     targets: tuple[ProcessId, ...] = ()
 
 
-Action = EndProcesses | Unlink | UnlinkSocket | RemoveTree | Await
+Action = EndProcesses | Unlink | UnlinkSocket | RemoveTree | RemoveCgroup | Await
 
 
 @dataclass(frozen=True, slots=True)

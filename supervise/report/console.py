@@ -125,9 +125,10 @@ class Console:
         self.line("verified" if clean else "NOT CLEAN", ", ".join(sentences))
 
     def survivors(self, survivors: list[dict[str, Any]]) -> None:
-        """What could not be killed."""
+        """What could not be killed, why not, what it holds, and what helps."""
         for process in survivors:
-            self.note(f"survived  pid {process['pid']} {process['title']}  state {process['state']}")
+            self.note(f"survived  pid {process['pid']} {process['title']}  {_condition(process)}")
+            self.note(f"          {_remedy(process)}")
 
     def diagnosis(self, diagnosis: Diagnosis, log: str) -> None:
         """The first cause, the lines that prove it, what it means, what to do."""
@@ -167,6 +168,25 @@ def write_unless_stuck(stream: TextIO, text: str) -> None:
         stream.write(text)
     except (OSError, ValueError):
         pass
+
+
+def _condition(process: dict[str, Any]) -> str:
+    wchan, seconds = process.get("wchan"), process.get("seconds")
+    parts = [f"state {process['state']}{f' in {wchan}' if wchan else ''}"]
+    if seconds is not None:
+        parts.append(f"after {duration(seconds)}")
+    if held := [*process.get("devices", ()), *(f"port {port}" for port in process.get("ports", ()))]:
+        parts.append(f"holds {', '.join(held)}")
+    return ", ".join(parts)
+
+
+def _remedy(process: dict[str, Any]) -> str:
+    """What people can do where we could not."""
+    if process["state"] == "D":
+        return "it waits inside the kernel and ends when that returns; until then start nothing on what it holds"
+    if process.get("uid") not in (None, os.geteuid()):
+        return f"it belongs to uid {process['uid']}: sudo kill -KILL {process['pid']}"
+    return f"it did not go in time: kill -KILL {process['pid']}, then supervise clean"
 
 
 class Terminal(Console):

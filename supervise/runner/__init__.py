@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable, Iterable, Sequence
 
 from supervise import lifecycle as life
@@ -16,16 +15,19 @@ from supervise.model.exits import Exit
 from supervise.model.probe import Probed
 from supervise.model.process import Process
 from supervise.model.slate import SlateResult
+from supervise.model.tier import Tiers
 from supervise.report.console import Console
 from supervise.runner import launch, plan
 from supervise.runner.holder import take_lock
 from supervise.runner.loop import Loop
 from supervise.runner.performer import Performer, World
 from supervise.runner.plan import Options, Plan
+from supervise.runner.routing import route
 from supervise.runner.slate import settle
+from supervise.runner.tiers import TierError, choose
 from supervise.slate.aftermath import look
 
-__all__ = ["Options", "run"]
+__all__ = ["Options", "TierError", "run"]
 
 
 def run(command: Sequence[str], options: Options, store: Store, console: Console, booted: Booted) -> life.Done:
@@ -45,6 +47,7 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         NotExecutableError: the command does not exist or cannot be executed; nothing was touched.
         ProfileError: a profile is damaged; nothing was touched.
         StoreError: the state directory cannot be used; nothing was touched.
+        TierError: a tier that was required cannot be had; nothing was touched.
     """
     program = launch.resolve(command[0], os.environ)
     planned = plan.make(command, os.environ, options)
@@ -55,9 +58,13 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
     lock = take_lock(target, planned.deadlines, console)
     if lock is None:
         return life.Done(Exit.SLATE)
+    tiers = choose(options.wanted, target.name, os.urandom(6).hex())
+    for tier, why in tiers.refused.items():
+        console.line("note", f"no {tier} tier: {why}")
     kernel.become_subreaper()
     try:
-        return asyncio.run(_supervise(command, program, planned, store, target, lock, booted, console))
+        world = _world(planned, store, target, lock, booted, tiers)
+        return asyncio.run(_supervise(command, program, planned, target, world, console))
     finally:
         console.close()
         os.close(lock)
@@ -67,20 +74,16 @@ async def _supervise(
     command: Sequence[str],
     program: str,
     planned: Plan,
-    store: Store,
     target: Run,
-    lock: int,
-    booted: Booted,
+    world: World,
     console: Console,
 ) -> life.Done:
     loop = Loop(life.Sweeping())
-    performer = Performer(
-        loop, planned, command, program, target, console, _world(planned, store, target, lock, booted)
-    )
+    performer = Performer(loop, planned, command, program, target, console, world)
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: performer.broken(context.get("exception") or RuntimeError(context["message"]))
     )
-    restore = _route_signals(loop, performer)
+    restore = route(loop.post, performer)
     try:
         performer.begin()
         done = await loop.run(performer)
@@ -91,7 +94,7 @@ async def _supervise(
         restore()
 
 
-def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted) -> World:
+def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted, tiers: Tiers) -> World:
     from supervise.slate import SlateRequest, sweep
 
     def clean(cancelled: Callable[[], bool]) -> SlateResult:
@@ -116,22 +119,10 @@ def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted) 
 
     return World(
         sweep=clean,
-        start_keeper=lambda: Keeper(booted, keep_open=(lock,), log=os.path.join(target.path, "keeper.log")),
+        start_keeper=lambda: Keeper(
+            booted, keep_open=(lock,), log=os.path.join(target.path, "keeper.log"), leaf=tiers.leaf
+        ),
+        tiers=tiers,
         probe=probe,
         aftermath=lambda gpus, pids: look(planned.need, gpus, pids),
     )
-
-
-def _route_signals(loop: Loop, performer: Performer) -> Callable[[], None]:
-    """Every signal becomes an event; nothing happens in a handler."""
-    io = asyncio.get_running_loop()
-    asked = launch.stop_signals()
-    for signum in asked:
-        io.add_signal_handler(signum, loop.post, life.StopAsked(signum))
-    io.add_signal_handler(signal.SIGCHLD, performer.reap)
-
-    def restore() -> None:
-        for signum in (*asked, signal.SIGCHLD):
-            io.remove_signal_handler(signum)
-
-    return restore

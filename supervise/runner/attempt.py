@@ -14,10 +14,8 @@ from supervise.host import files, procfs
 from supervise.model.need import Need
 from supervise.model.process import Marker, ProcessId
 from supervise.model.slate import FileId
-
-_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
-_SECRET_FLAGS = ("api-key", "token", "password", "secret")
-_HIDDEN = "***"
+from supervise.model.tier import Tiers
+from supervise.text import redact
 
 
 @dataclass(slots=True)
@@ -30,13 +28,18 @@ class Opened:
     command: Sequence[str]
     need: Need
     supervisor: ProcessId
+    guard: ProcessId
     keeper: ProcessId
+    tiers: Tiers
     leader: ProcessId | None = None
+    members: tuple[ProcessId, ...] = ()
     segments: tuple[FileId, ...] = ()
     began_at: float = field(default_factory=time.time)
 
     @classmethod
-    def begin(cls, run: Run, command: Sequence[str], need: Need, keeper: ProcessId) -> Opened:
+    def begin(
+        cls, run: Run, command: Sequence[str], need: Need, *, guard: ProcessId, keeper: ProcessId, tiers: Tiers
+    ) -> Opened:
         """Open the run's next attempt and record it before anything is launched.
 
         Raises:
@@ -52,7 +55,9 @@ class Opened:
             command=command,
             need=need,
             supervisor=procfs.self_id(),
+            guard=guard,
             keeper=keeper,
+            tiers=tiers,
         )
         opened.record()
         return opened
@@ -66,7 +71,11 @@ class Opened:
                 "attempt": self.attempt.number,
                 "id": self.marker.id,
                 "began": round(self.began_at, 3),
-                **identities(self.supervisor, self.keeper, self.leader),
+                **identities(self.supervisor, self.guard, self.keeper, self.leader),
+                "tiers": list(self.tiers.held),
+                "tiers_refused": dict(self.tiers.refused),
+                "cgroup": self.tiers.leaf,
+                "members": sorted(self.members),
                 "segments": sorted(self.segments),
                 "runtime_dir": self.private,
                 "profile": self.need.profile,
@@ -79,31 +88,14 @@ class Opened:
 
 
 def identities(
-    supervisor: ProcessId | None, keeper: ProcessId | None, leader: ProcessId | None
+    supervisor: ProcessId | None, guard: ProcessId | None, keeper: ProcessId | None, leader: ProcessId | None
 ) -> dict[str, dict[str, Any] | None]:
     """Who runs an attempt, as JSON, with the boot and PID namespace without which the numbers mean nothing."""
     host = procfs.host_id()
     return {
         "host": host._asdict(),
         "supervisor": supervisor._asdict() if supervisor else None,
+        "guard": guard._asdict() if guard else None,
         "keeper": keeper._asdict() if keeper else None,
         "leader": leader._asdict() if leader else None,
     }
-
-
-def redact(argv: Sequence[str]) -> list[str]:
-    """The command line without secrets: the value of any flag or assignment whose name speaks of one."""
-    shown: list[str] = []
-    hide = False
-    for word in argv:
-        name, equals, _ = word.partition("=")
-        secret = _is_secret(name)
-        shown.append(_HIDDEN if hide else name + equals + _HIDDEN if secret and equals else word)
-        hide = secret and not equals and name.startswith("-") and not hide
-    return shown
-
-
-def _is_secret(name: str) -> bool:
-    if name.startswith("-"):
-        return any(word in name.lower().replace("_", "-") for word in _SECRET_FLAGS)
-    return name.isidentifier() and any(word in name.upper() for word in _SECRET_WORDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Protocol
@@ -19,6 +20,9 @@ from supervise.runner.ended import Ended
 
 # A keeper that does not finish by its own deadlines is stopped or stuck: it is killed, and we take its place.
 _SLACK_S = 10.0
+# They end within a millisecond of having nothing left to hold; the next start wants the lock that they hold.
+_FAREWELL_S = 2.0
+_FAREWELL_LOOK_S = 0.001
 
 
 class Listener(Protocol):
@@ -65,6 +69,7 @@ class Containment:
     def listen(self) -> None:
         """From now on hear the keeper."""
         self._io.add_reader(self.keeper.channel, self._on_readable)
+        self._io.call_soon(self._on_readable)
 
     def launch(
         self,
@@ -75,27 +80,60 @@ class Containment:
         log: str,
         private: str | None,
         owner: str,
+        pidns: bool,
+        terminal: str | None,
     ) -> None:
-        """Have the server launched; see `group.handle.Keeper.spawn`."""
+        """Have the server launched; see `group.handle.Keeper.spawn`.
+
+        Should its leader end by itself, the others are looked at before they are killed.
+        """
         self._launched, self._owned = True, (private, owner)
-        self.keeper.spawn(program, argv, env, log=log, deadlines=self._deadlines, runtime_dir=private, owner=owner)
+        deadlines = self._deadlines.attended()
+        self.keeper.spawn(
+            program,
+            argv,
+            env,
+            log=log,
+            deadlines=deadlines,
+            runtime_dir=private,
+            owner=owner,
+            pidns=pidns,
+            terminal=terminal,
+        )
 
     def members(self) -> list[Process]:
         """Who belongs to it now."""
         return living_below(self.keeper.id.pid)
 
     def note(self) -> None:
-        """Have the shared memory noted that it uses now."""
+        """Have its members noted, and the shared memory that they use now."""
         self.keeper.note()
 
-    def stop(self) -> None:
-        """Begin the stop path."""
-        self.keeper.stop(self._deadlines)
-        self.expect_end()
+    def signal(self, signum: int) -> None:
+        """Pass a signal on to the leader."""
+        self.keeper.signal(signum)
 
-    def expect_end(self) -> None:
-        """The stop path is under way: whoever walks it has to come to its end in time."""
-        self._after(sum(asdict(self._deadlines).values()) + _SLACK_S, self._replace_keeper)
+    def suspend(self) -> None:
+        """Stop all members; `suspended` is heard when they are."""
+        self.keeper.suspend()
+
+    def resume(self) -> None:
+        """Continue them."""
+        self.keeper.resume()
+
+    def stop(self, *, attended: bool) -> None:
+        """Begin the stop path; `attended` if those that do not obey are to be looked at before they are killed."""
+        deadlines = self._deadlines.attended() if attended else self._deadlines
+        self.keeper.stop(deadlines)
+        self._expect_end(deadlines)
+
+    def proceed(self) -> None:
+        """They have been looked at."""
+        self.keeper.proceed()
+
+    def leader_died(self) -> None:
+        """The keeper has begun the stop path by itself."""
+        self._expect_end(self._deadlines.attended())
 
     def escalate(self) -> None:
         """Kill now."""
@@ -108,15 +146,25 @@ class Containment:
     def adopt(self) -> None:
         """End it in the keeper's place: all that the keeper held is ours now."""
         leftovers = Leftovers(self.keeper.segments_before, *self._owned)
-        self._adoption = Adoption(self._deadlines, leftovers, childless=self._childless)
+        self._adoption = Adoption(
+            self._deadlines,
+            leftovers,
+            leaf=self.keeper.leaf,
+            guard=self.keeper.guard,
+            childless=self._childless,
+        )
         self._step()
 
     def release(self) -> None:
-        """Let go of it; should something of it still run, its keeper ends it then."""
+        """Let go of it, and see its keeper and guard off; should something of it still run, they end it then."""
         for timer in self._timers:
             timer.cancel()
         self._io.remove_reader(self.keeper.channel)
         self.keeper.close()
+        if not self._launched or (self.ended.group_is_over and not self.ended.survivors):
+            until = time.monotonic() + _FAREWELL_S
+            while not self._childless() and time.monotonic() < until:
+                time.sleep(_FAREWELL_LOOK_S)
 
     def _on_readable(self) -> None:
         messages = self.keeper.events()
@@ -131,6 +179,10 @@ class Containment:
                 self._listener.emptied()
             else:
                 self._listener.heard(message)
+
+    def _expect_end(self, deadlines: Deadlines) -> None:
+        """Whoever walks the stop path has to come to its end in time."""
+        self._after(sum(asdict(deadlines).values()) + _SLACK_S, self._replace_keeper)
 
     def _replace_keeper(self) -> None:
         if not self.ended.group_is_over and self._adoption is None:

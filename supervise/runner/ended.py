@@ -8,6 +8,7 @@ from typing import Any
 
 from supervise.group.leftovers import Left
 from supervise.group.members import describe
+from supervise.host import condition
 from supervise.model.process import Process
 from supervise.slate.aftermath import Aftermath
 
@@ -38,6 +39,15 @@ class Ended:
         self.group_is_over = True
         self.survivors = [describe(process) for process in survivors]
         self.removed, self.left, self.seconds = left.removed, left.remaining, seconds
+
+    def look_closer(self) -> None:
+        """Find out of survivors what they wait for in the kernel and what they hold; blocking."""
+        for survivor in self.survivors:
+            pid = survivor["pid"]
+            survivor["wchan"] = condition.wchan(pid)
+            survivor["seconds"] = round(self.seconds, 1)
+            survivor["devices"] = list(condition.devices(pid) or ())
+            survivor["ports"] = list(condition.ports(pid) or ())
 
     def sent_to(self, pid: int) -> tuple[int, ...]:
         """Signals that we sent to that process, in order, each once."""

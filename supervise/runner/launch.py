@@ -6,7 +6,6 @@ import errno
 import getpass
 import os
 import shutil
-import signal
 from collections.abc import Mapping
 
 from supervise.host import procfs
@@ -88,12 +87,6 @@ def environment(
     env[procfs.MARKER_ATTEMPT] = str(marker.attempt)
     env[procfs.MARKER_ID] = marker.id
     return env
-
-
-def stop_signals() -> list[signal.Signals]:
-    """The signals that ask us to stop, less those that we inherited as ignored: `nohup` means it."""
-    asked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    return [signum for signum in asked if signal.getsignal(signum) is not signal.SIG_IGN]
 
 
 def _user() -> str:

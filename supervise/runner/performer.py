@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
+import signal
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
-from supervise.host import procfs
 from supervise.lifecycle import Effect, State
 from supervise.model.probe import Answer
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId, Gpus, GpuStatus, SlateResult
+from supervise.model.tier import Tier, Tiers
 from supervise.runner import launch
-from supervise.runner.attempt import Opened, identities
+from supervise.runner.attempt import Opened
 from supervise.runner.containment import Containment
+from supervise.runner.journal import Journal
 from supervise.runner.readiness import Readiness
 from supervise.runner.report import how, outcome, tell, why
+from supervise.runner.tiers import TierError
+from supervise.runner.timers import Timers
+from supervise.runner.witness import Witness
 from supervise.slate import to_json
 from supervise.text import duration
 
@@ -35,7 +38,12 @@ if TYPE_CHECKING:
     from supervise.runner.loop import Loop
     from supervise.runner.plan import Plan
     from supervise.runner.server_log import ServerLog
+    from supervise.runner.terminal import Terminal
     from supervise.slate.aftermath import Aftermath
+
+
+# When members are noted: after this many seconds, and then at twice the distance, up to the last.
+_NOTE_FIRST_S, _NOTE_LAST_S = 0.25, 64.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class World:
 
     sweep: Callable[[Callable[[], bool]], SlateResult]
     start_keeper: Callable[[], Keeper]
+    tiers: Tiers
     probe: Callable[[Callable[[], Iterable[Process]]], Probed]
     aftermath: Callable[[Gpus, frozenset[int]], Aftermath]
     clock: Callable[[], float] = time.monotonic
@@ -78,13 +87,16 @@ class Performer:
         self._reason: life.Reason | None = None
         self.ready_s: float | None = None
         self.phases: dict[str, float] = {}
-        self.opened: Opened | None = None
         self._loop, self._plan, self._run, self._console, self._world = loop, plan, run, console, world
         self._command, self._program = command, program
         self._io = asyncio.get_running_loop()
-        self._cancelled = self._write_failed = False
-        self._group = Containment(world.start_keeper(), plan.deadlines, self, childless=self.reap)
+        self._cancelled = False
+        keeper = world.start_keeper()
+        self._group = Containment(keeper, plan.deadlines, self, childless=self.reap)
+        self._journal = Journal(run, console, keeper.id, keeper.guard, world.tiers)
         self._log: ServerLog | None = None
+        self._witness: Witness | None = None
+        self._terminal: Terminal | None = None
         self._readiness = Readiness(
             plan.need,
             world.probe,
@@ -95,10 +107,15 @@ class Performer:
         self._impostor: str | None = None
         self._launched_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timers = Timers(self._io)
+
+    @property
+    def opened(self) -> Opened | None:
+        """The attempt, once it has begun."""
+        return self._journal.opened
 
     def begin(self) -> None:
-        """Start with the slate; the keeper starts up meanwhile."""
+        """Start with the slate."""
         self._group.listen()
         self._spawn_task(self._sweep())
 
@@ -109,7 +126,8 @@ class Performer:
             Effect.LAUNCH: self._launch,
             Effect.ARM_LINGER: self._arm_linger,
             Effect.ANNOUNCE_READY: self._announce_ready,
-            Effect.STOP_GROUP: self._group.stop,
+            Effect.CAPTURE: self._capture,
+            Effect.STOP_GROUP: self._stop_group,
             Effect.ESCALATE: self._group.escalate,
             Effect.ADOPT_GROUP: self._adopt_group,
             Effect.VERIFY: self._verify,
@@ -118,21 +136,18 @@ class Performer:
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
         self._publish(state)
-        number = self.opened.attempt.number if self.opened else None
-        self._run.append_event({"state": type(state).__name__.lower(), "attempt": number})
-        if isinstance(state, life.Stopping | life.Killing | life.Verifying):
+        self._journal.append(state)
+        if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
             self._reason = state.reason
         if isinstance(state, life.Stopping):
             self._console.stopping(why(state.reason))
         elif isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
             self._console.leader_exited(how(state.reason.status or 0))
-            self._group.expect_end()
+            self._group.leader_died()
 
     def broken(self, error: BaseException) -> None:
         """Something of ours raised: say it in one line, keep the details, and end what was begun."""
-        details = os.path.join(self._run.path, "supervise.log")
-        with contextlib.suppress(OSError), open(details, "a", encoding="utf-8") as file:
-            traceback.print_exception(error, file=file)
+        details = self._journal.details(error)
         self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {details}")
         self._loop.post(life.Broken())
 
@@ -163,9 +178,33 @@ class Performer:
 
     def release(self) -> None:
         """Let go of everything; a group that should still run is ended by its keeper then."""
-        for timer in self._timers:
-            timer.cancel()
+        self._timers.cancel()
+        if self._terminal is not None:
+            self._terminal.finish()
         self._group.release()
+
+    # --- signals that pass through ------------------------------------------------------------------------------------
+
+    def pass_on(self, signum: int) -> None:
+        """A signal that means the server, not us; a change of the window is the terminal's to tell if there is one."""
+        if signum == signal.SIGWINCH and self._terminal is not None:
+            self._terminal.resize()
+        else:
+            self._group.signal(signum)
+
+    def suspend(self) -> None:
+        """Ctrl-Z: the whole group is stopped, then we are."""
+        self._group.suspend()
+
+    def _stop_ourselves(self) -> None:
+        """Sleeps in here until somebody continues us; what had a deadline before has as much time left after."""
+        if self._terminal is not None:
+            self._terminal.suspend()
+        with self._timers.paused():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        self._group.resume()
+        if self._terminal is not None:
+            self._terminal.resume()
 
     # --- slate --------------------------------------------------------------------------------------------------------
 
@@ -183,10 +222,20 @@ class Performer:
     # --- launch and start-up ------------------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        self.opened = opened = Opened.begin(self._run, self._command, self._plan.need, self._group.keeper.id)
+        keeper, tiers = self._group.keeper, self._journal.tiers
+        opened = Opened.begin(
+            self._run, self._command, self._plan.need, guard=keeper.guard, keeper=keeper.id, tiers=tiers
+        )
+        self._journal.opened = opened
         self._console.attempt(opened.attempt.number, opened.attempt.log)
         if self.slate is not None:
-            self._write(opened.attempt.write, "slate", to_json(self.slate))
+            self._journal.write(opened.attempt.write, "slate", to_json(self.slate))
+        if self._plan.options.tty:
+            from supervise.runner.terminal import Terminal
+
+            self._terminal = Terminal.open(opened.attempt.log)
+            self._terminal.start(self._io)
+        self._witness = Witness(opened.attempt, self._group.members, self._console, self._world.in_thread)
         additions = self._plan.profile.environment
         self._group.launch(
             self._program,
@@ -195,6 +244,8 @@ class Performer:
             log=opened.attempt.log,
             private=opened.private,
             owner=opened.marker.id,
+            pidns=tiers.pidns,
+            terminal=self._terminal.slave if self._terminal else None,
         )
         self._launched_at = self._world.clock()
         self._later(self._plan.options.ready_timeout_s, life.StartExpired())
@@ -204,15 +255,19 @@ class Performer:
         match message["event"]:
             case "spawned":
                 self._on_spawned(ProcessId(message["pid"], message["ticks"]))
+            case "refused":
+                self._refused(Tier(message["tier"]), message["why"])
+            case "suspended":
+                self._stop_ourselves()
             case "failed":
                 self._console.error(launch.explain_errno(self._command[0], message["errno"]))
                 self._loop.post(life.LaunchFailed(message["errno"]))
             case "leader":
                 self._loop.post(life.LeaderExited(message["status"]))
             case "stage":
-                self._console.stage(message["stage"])
-            case "segments":
-                self._on_segments(tuple(FileId(*file) for file in message["files"]))
+                self._on_stage(message["stage"])
+            case "noted":
+                self._on_noted(message)
 
     def _on_spawned(self, leader: ProcessId) -> None:
         if self.opened is None:
@@ -221,8 +276,10 @@ class Performer:
         from supervise.runner.server_log import ServerLog
 
         self.opened.leader = leader
-        self._write(self.opened.record)
+        self._journal.record()
         self._publish(self._loop.state)
+        if self._terminal is not None:
+            self._terminal.launched()
         self._log = ServerLog(
             self.opened.attempt,
             self._plan.profile,
@@ -234,6 +291,12 @@ class Performer:
             on_fatal=self._on_fatal,
         )
         self._spawn_task(self._watch_readiness())
+        self._note_members(_NOTE_FIRST_S)
+
+    def _note_members(self, after_s: float) -> None:
+        """Often at first, seldom later: who was seen once can be found again by whoever cleans up after us."""
+        self._group.note()
+        self._timers.later(after_s, lambda: self._note_members(min(after_s * 2, _NOTE_LAST_S)))
 
     def _signatures(self) -> SignatureSet:
         """Known failures; a damaged file costs their names, never the server."""
@@ -247,10 +310,19 @@ class Performer:
             self._console.error(f"{error}; causes will be named from tracebacks only")
             return SignatureSet()
 
-    def _on_segments(self, files: tuple[FileId, ...]) -> None:
+    def _on_noted(self, message: wire.Message) -> None:
         if self.opened is not None:
-            self.opened.segments = files
-            self._write(self.opened.record)
+            self.opened.segments = tuple(FileId(*file) for file in message["files"])
+            self.opened.members = tuple(ProcessId(*member) for member in message["members"])
+            self._journal.record()
+
+    def _refused(self, tier: Tier, why: str) -> None:
+        """A tier that was promised cannot be had after all."""
+        self._journal.tiers = self._journal.tiers.without(tier, why)
+        self._console.error(f"no {tier} tier: {why}")
+        self._journal.record()
+        if tier in self._plan.options.wanted.required:
+            self.broken(TierError(f"--require-tier {tier}: {why}"))
 
     def _on_progress(self, new_phase: bool) -> None:
         if self._log is None or self._log.progress is None or not isinstance(self._loop.state, life.Starting):
@@ -304,6 +376,29 @@ class Performer:
         """The keeper does not answer."""
         self._console.error("the keeper does not answer; ending the group in its place")
 
+    def _capture(self) -> None:
+        self._spawn_task(self._take_evidence())
+
+    async def _take_evidence(self) -> None:
+        if self._witness is not None:
+            await self._witness.before_stop()
+        self._loop.post(life.EvidenceTaken())
+
+    def _stop_group(self) -> None:
+        asked = self._reason is None or self._reason.cause in (life.Cause.ASKED, life.Cause.BROKEN)
+        self._group.stop(attended=not asked)
+
+    def _on_stage(self, stage: str) -> None:
+        if stage == "evidence":
+            self._spawn_task(self._look_at_the_stubborn())
+        else:
+            self._console.stage(stage)
+
+    async def _look_at_the_stubborn(self) -> None:
+        if self._witness is not None and self._reason is not None and self._reason.cause is not life.Cause.ASKED:
+            await self._witness.before_kill(self._log.mute if self._log else lambda: None)
+        self._group.proceed()
+
     def _adopt_group(self) -> None:
         self._console.keeper_lost()
         self._group.adopt()
@@ -315,6 +410,7 @@ class Performer:
         gpus = self.slate.gpus if self.slate else Gpus(GpuStatus.ABSENT)
         aftermath = await self._world.in_thread(self._world.aftermath, gpus, frozenset(self._group.ended.pids))
         self._group.ended.aftermath = aftermath
+        await self._world.in_thread(self._group.ended.look_closer)
         if self._log is not None:
             self._log.finish()
             self.diagnosis = self._explained(self._log.conclude(self._end()))
@@ -346,29 +442,10 @@ class Performer:
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _publish(self, state: State) -> None:
-        opened = self.opened
-        self._write(
-            self._run.write_state,
-            {
-                "run": self._run.name,
-                "state": type(state).__name__.lower(),
-                "attempt": opened.attempt.number if opened else None,
-                "phase": self._log.phase if self._log else None,
-                **identities(procfs.self_id(), self._group.keeper.id, opened.leader if opened else None),
-            },
-        )
-
-    def _write(self, write: Callable[..., None], *arguments: object) -> None:
-        """Write something down; a full disk is said once and never ends a server that runs."""
-        try:
-            write(*arguments)
-        except OSError as error:
-            if not self._write_failed:
-                self._console.error(f"{self._run.path}: {error.strerror}; the server is not affected, its records are")
-            self._write_failed = True
+        self._journal.publish(state, self._log.phase if self._log else None)
 
     def _later(self, delay_s: float, event: life.Event) -> None:
-        self._timers.append(self._io.call_later(delay_s, self._loop.post, event))
+        self._timers.later(delay_s, lambda: self._loop.post(event))
 
     def _spawn_task(self, coroutine: Coroutine[object, object, None]) -> None:
         task = asyncio.ensure_future(coroutine)

@@ -10,6 +10,7 @@ from supervise.attempts.pruning import Pruning
 from supervise.group.ending import Deadlines
 from supervise.model.need import Need
 from supervise.model.profile import Profile
+from supervise.model.tier import Wanted
 from supervise.profiles import load, match, titles
 from supervise.profiles.derive import derive, environment
 
@@ -25,6 +26,8 @@ class Options:
     slate_timeout_s: float = 100.0
     pruning: Pruning = field(default_factory=Pruning)
     bound: Bound = field(default_factory=Bound)
+    wanted: Wanted = field(default_factory=Wanted)
+    tty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class ServerLog:
         self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
         self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)
         self._diagnoser = Diagnoser(signatures, self._tracker)
-        self._fatal_said = self._ready_said = False
+        self._fatal_said = self._ready_said = self._muted = False
         self._watch = LogWatch(LogFile(attempt.log, bound), attempt.log, self._on_line)
 
     @property
@@ -65,6 +65,11 @@ class ServerLog:
         moments = [*self._began.values(), until]
         return {name: end - began for name, (began, end) in zip(self._began, pairwise(moments), strict=True)}
 
+    def mute(self) -> None:
+        """What is written from now on is of our own making, and no cause of anything."""
+        self._watch.catch_up()
+        self._muted = True
+
     def finish(self) -> None:
         """Read to the end and let go of the file."""
         self._watch.finish()
@@ -74,6 +79,8 @@ class ServerLog:
         return self._diagnoser.conclude(end)
 
     def _on_line(self, line: Line) -> None:
+        if self._muted:
+            return
         if (fatal := self._diagnoser.feed(line)) and not self._fatal_said:
             self._fatal_said = True
             self._on_fatal(fatal.text)

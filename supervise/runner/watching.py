@@ -49,6 +49,15 @@ class LogWatch:
             self._loop.remove_reader(self._notifier)
             os.close(self._notifier)
             self._notifier = None
+        self.catch_up()
+        while self._log.trim():
+            pass
+        for line in self._reader.close():
+            self._sink(line)
+        self._log.close()
+
+    def catch_up(self) -> None:
+        """Read what has been written until now."""
         until = self._loop.time() + _CATCH_UP_S
         while data := self._log.read():
             self._feed(data)
@@ -57,11 +66,6 @@ class LogWatch:
                 # The first cause has long been seen, or it is near the end; nobody shall wait minutes for a flood.
                 self._log.skip_to_last(_LAST_BYTES)
                 until += _CATCH_UP_S
-        while self._log.trim():
-            pass
-        for line in self._reader.close():
-            self._sink(line)
-        self._log.close()
 
     def _subscribe(self, path: str) -> int | None:
         try:

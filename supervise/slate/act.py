@@ -16,11 +16,13 @@ from supervise.model.slate import (
     Finding,
     Outcome,
     Ownership,
+    RemoveCgroup,
     RemoveTree,
     Unlink,
     UnlinkSocket,
     Verdict,
 )
+from supervise.slate import cgroups
 from supervise.slate.request import Host
 
 
@@ -52,7 +54,7 @@ def _segment(path: str, verdict: Verdict) -> Outcome:
 
 
 def remove(finding: Finding) -> None:
-    """Remove a file or directory that a finding names, if it still is the one that was judged."""
+    """Remove a file, directory or cgroup that a finding names, if it still is the one that was judged."""
     match finding.action:
         case Unlink(name, file):
             shm.unlink_if_unused(name, file)
@@ -60,6 +62,8 @@ def remove(finding: Finding) -> None:
             _unlink_socket(path, file)
         case RemoveTree(path, owner):
             files.remove_private_directory(path, owner)
+        case RemoveCgroup(path):
+            cgroups.remove(path)
 
 
 class _Doomed:

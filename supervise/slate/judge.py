@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from supervise.model.slate import (
     Finding,
     Ownership,
+    RemoveCgroup,
     RemoveTree,
     Snapshot,
     Unlink,
@@ -37,6 +38,7 @@ def judge(snapshot: Snapshot, request: SlateRequest) -> tuple[Finding, ...]:
         *_segments(snapshot, request),
         *uds.judge(snapshot, request, owners),
         *_trees(snapshot, request, owners),
+        *_cgroups(snapshot, request),
     ]
     return tuple(found)
 
@@ -74,3 +76,17 @@ def _trees(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding])
             evidence = (f"private directory of attempt {record.attempt}",)
             action = RemoveTree(path, record.marker_id)
             yield Finding("directory", path, Ownership.OURS, evidence, action, blocking=False)
+
+
+def _cgroups(snapshot: Snapshot, request: SlateRequest) -> Iterable[Finding]:
+    """Cgroups of dead attempts that nobody is in any more: nobody else will ever remove them."""
+    for record in snapshot.records:
+        path = record.cgroup
+        if (
+            path in snapshot.empty_cgroups
+            and record.run == request.run
+            and record.host == snapshot.host
+            and not processes.at_work(record, snapshot, request)
+        ):
+            evidence = (f"empty cgroup of attempt {record.attempt}",)
+            yield Finding("cgroup", path, Ownership.OURS, evidence, RemoveCgroup(path), blocking=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from supervise.model.process import Process
+from supervise.model.process import Process, ProcessId
 from supervise.model.slate import Await, EndProcesses, Finding, Ownership, Record, Snapshot
 from supervise.profiles.load import GENERIC
 from supervise.slate import orphans
@@ -12,21 +14,24 @@ from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural
 
 
+class _Proof(NamedTuple):
+    """Why a process belongs to an attempt of this run: whose record says so, and how people are told."""
+
+    record: Record
+    evidence: str
+
+
 def judge(snapshot: Snapshot, request: SlateRequest) -> tuple[Finding, ...]:
     """Findings for every process of this run and every orphaned engine of our user."""
-    seen: set[int] = set()
-    found = []
-    for process, evidence in _of_this_run(snapshot, request):
-        if process.pid not in seen and process.pid not in snapshot.lineage:
-            seen.add(process.pid)
-            found.append(_own(process, evidence, snapshot, request))
-    others = (process for process in snapshot.processes.values() if process.pid not in seen)
+    ours = {pid: proofs for pid, proofs in _of_this_run(snapshot, request).items() if pid not in snapshot.lineage}
+    found = [_own(snapshot.processes[pid], proofs, snapshot, request) for pid, proofs in ours.items()]
+    others = (process for process in snapshot.processes.values() if process.pid not in ours)
     found.extend(finding for process in others if (finding := _orphan(process, snapshot, request)))
     return (*found, *_left_by_other_runs(snapshot, request, ending(found)))
 
 
 def at_work(record: Record, snapshot: Snapshot, request: SlateRequest) -> bool:
-    """Whether the supervise or the keeper of a recorded attempt is alive: its group is theirs to end, not ours."""
+    """Whether supervise, keeper or guard of a recorded attempt is alive: its group is theirs to end, not ours."""
     return _role(record, snapshot, request) is not None
 
 
@@ -43,58 +48,100 @@ def subject(process: Process) -> str:
     return f"pid {process.pid} {process.title[:60] or process.comm}"
 
 
-def _of_this_run(snapshot: Snapshot, request: SlateRequest) -> Iterator[tuple[Process, str]]:
-    """Members of this run's attempts, by record first, then by marker."""
-    for record in snapshot.records:
-        if record.run == request.run and record.host == snapshot.host and record.leader:
-            process = snapshot.processes.get(record.leader.pid)
-            if process and process.id == record.leader and not process.gone:
-                yield process, f"leader of attempt {record.attempt} by its record"
+def _of_this_run(snapshot: Snapshot, request: SlateRequest) -> dict[int, list[_Proof]]:
+    """Members of this run's attempts by pid, each with everything that proves it, the most trustworthy first."""
+    own = [record for record in snapshot.records if record.run == request.run]
+    found: dict[int, list[_Proof]] = defaultdict(list)
+    for search in (_leaders, _recorded, _marked, _writers, _contained):
+        for record in own:
+            for process, evidence in search(record, snapshot):
+                if not process.gone:
+                    found[process.pid].append(_Proof(record, evidence))
+    return found
+
+
+def _leaders(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
+    """The process that the attempt launched."""
+    if record.host == snapshot.host and record.leader and (process := _running(record.leader, snapshot)):
+        yield process, f"leader of attempt {record.attempt} by its record"
+
+
+def _recorded(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
+    """Processes that the attempt wrote down as members of its group."""
+    for member in record.members if record.host == snapshot.host else ():
+        process = _running(member, snapshot)
+        if process and not _of_another_run(process, record, snapshot):
+            yield process, f"member of attempt {record.attempt} by its record"
+
+
+def _marked(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
+    """Processes with the attempt's marker; its id must be the recorded one: a name alone can be anybody's."""
     for process in snapshot.processes.values():
         marker = process.marker
-        if marker and marker.run == request.run and not process.gone and _known(marker.id, snapshot, request):
+        if marker and (marker.run, marker.id) == (record.run, record.marker_id):
             yield process, f"marker of attempt {marker.attempt}"
 
 
-def _known(marker_id: str, snapshot: Snapshot, request: SlateRequest) -> bool:
-    """A marker counts if its id is that of an attempt that we have a record of: a name alone can be anybody's."""
-    return any(record.run == request.run and record.marker_id == marker_id for record in snapshot.records)
+def _writers(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
+    """Processes whose standard output or error is the attempt's own log."""
+    for writer, log in snapshot.writing.items():
+        if log == record.log and (process := _later(writer, record, snapshot)):
+            yield process, f"writes the log of attempt {record.attempt}"
 
 
-def _own(process: Process, evidence: str, snapshot: Snapshot, request: SlateRequest) -> Finding:
-    proofs = (evidence, f"ppid {process.ppid}", duration(snapshot.ages_s.get(process.pid, 0.0)))
-    record = _record_of(process, snapshot, request)
-    role = _role(record, snapshot, request) if record else None
-    if role == "supervise":
+def _contained(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
+    """Processes in the attempt's cgroup: every child is born there, whatever it does to its environment."""
+    for member, cgroup in snapshot.inside.items():
+        if cgroup == record.cgroup and (process := _later(member, record, snapshot)):
+            yield process, f"in the cgroup of attempt {record.attempt}"
+
+
+def _running(identity: ProcessId, snapshot: Snapshot) -> Process | None:
+    process = snapshot.processes.get(identity.pid)
+    return process if process and process.id == identity and not process.gone else None
+
+
+def _later(identity: ProcessId, record: Record, snapshot: Snapshot) -> Process | None:
+    """Such a process, unless it cannot be the attempt's: older than its supervise, of another boot, of another run."""
+    process = _running(identity, snapshot)
+    if process is None or record.host != snapshot.host or _of_another_run(process, record, snapshot):
+        return None
+    older = record.supervisor is not None and identity.ticks < record.supervisor.ticks
+    return None if older else process
+
+
+def _of_another_run(process: Process, record: Record, snapshot: Snapshot) -> bool:
+    """Whether a run inside this one, or one that merely writes to its log, has the better claim."""
+    if process.marker and process.marker.run != record.run:
+        return True
+    others = (other for other in snapshot.records if other.run != record.run and other.host == snapshot.host)
+    return any(process.id in (other.supervisor, other.keeper, other.guard, other.leader) for other in others)
+
+
+def _own(process: Process, proofs: Sequence[_Proof], snapshot: Snapshot, request: SlateRequest) -> Finding:
+    told = (proofs[0].evidence, f"ppid {process.ppid}", duration(snapshot.ages_s.get(process.pid, 0.0)))
+    roles = {_role(proof.record, snapshot, request) for proof in proofs}
+    if "supervise" in roles:
         remedy = f"supervise stop {request.run}"
-        return Finding("process", subject(process), Ownership.LIVE, proofs, remedy=remedy)
-    if role == "keeper":
-        action = Await("its keeper is ending it", (process.id,))
-        return Finding("process", subject(process), Ownership.OURS, (*proofs, "its keeper lives"), action)
+        return Finding("process", subject(process), Ownership.LIVE, told, remedy=remedy)
+    if role := next((role for role in ("keeper", "guard") if role in roles), None):
+        action = Await(f"its {role} is ending it", (process.id,))
+        return Finding("process", subject(process), Ownership.OURS, (*told, f"its {role} lives"), action)
     if process.uid not in (snapshot.uid, None) and snapshot.uid != 0:
         evidence_uid = f"uid {process.uid}"
         remedy = f"sudo kill {process.pid}"
-        return Finding("process", subject(process), Ownership.FOREIGN, (*proofs, evidence_uid), remedy=remedy)
-    return Finding("process", subject(process), Ownership.STALE, proofs, EndProcesses((process.id,)))
-
-
-def _record_of(process: Process, snapshot: Snapshot, request: SlateRequest) -> Record | None:
-    for record in snapshot.records:
-        by_marker = process.marker is not None and process.marker.id == record.marker_id
-        if record.run == request.run and (by_marker or process.id == record.leader):
-            return record
-    return None
+        return Finding("process", subject(process), Ownership.FOREIGN, (*told, evidence_uid), remedy=remedy)
+    return Finding("process", subject(process), Ownership.STALE, told, EndProcesses((process.id,)))
 
 
 def _role(record: Record, snapshot: Snapshot, request: SlateRequest) -> str | None:
     """Who of an attempt is alive; for this run we ourselves do not count, we are only about to begin the next one."""
     if record.host != snapshot.host:
         return None
-    for name, identity in (("supervise", record.supervisor), ("keeper", record.keeper)):
+    for name, identity in (("supervise", record.supervisor), ("keeper", record.keeper), ("guard", record.guard)):
         if identity is None or (record.run == request.run and identity.pid in snapshot.lineage):
             continue
-        process = snapshot.processes.get(identity.pid)
-        if process is not None and process.id == identity and not process.gone:
+        if _running(identity, snapshot):
             return name
     return None
 
@@ -136,11 +183,7 @@ def _left_by_other_runs(snapshot: Snapshot, request: SlateRequest, ending: froze
     for record in snapshot.records:
         if record.run == request.run or record.host != snapshot.host or at_work(record, snapshot, request):
             continue
-        left = [
-            process.pid
-            for process in snapshot.processes.values()
-            if process.marker and process.marker.id == record.marker_id and not process.gone
-        ]
+        left = [process.pid for process, _ in _marked(record, snapshot) if not process.gone]
         if alone := sorted(set(left) - ending - snapshot.lineage):
             told = f"{plural(len(alone), 'process')} without a supervise, pid {alone[0]}{' …' if alone[1:] else ''}"
             name = f"run {record.run} attempt {record.attempt}"

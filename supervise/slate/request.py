@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from supervise.host import nvml, procfs, shm, sockets
 from supervise.model.need import Need
-from supervise.model.process import HostId, Process
+from supervise.model.process import HostId, Process, ProcessId
 from supervise.model.profile import Profile
 from supervise.model.slate import Gpus, PortReading, Record, Segment
+from supervise.slate import cgroups, writers
+from supervise.slate.cgroups import Population
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +45,7 @@ class Host:
     bound: Callable[[int], tuple[int, ...]] = sockets.bound
     gpus: Callable[[], Gpus] = nvml.read
     segments: Callable[[], tuple[Segment, ...]] = shm.segments
+    writers: Callable[[Iterable[Process], Iterable[str]], dict[ProcessId, str]] = writers.find
+    cgroups: Callable[[Iterable[Record], Mapping[int, Process]], Population] = cgroups.population
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = field(default=time.sleep)

@@ -13,6 +13,7 @@ from supervise.model.need import DeviceKind
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId, Gpus, GpuStatus, PortReading, PortState, Segment, Snapshot, SocketPath
 from supervise.slate import orphans
+from supervise.slate.cgroups import Population
 from supervise.slate.request import Host, SlateRequest
 
 
@@ -31,6 +32,10 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
     known = _interesting(request, processes)
     processes.update({p.pid: replace(p, namespace=host.namespace(p.pid)) for p in known})
     need = request.need
+    here = [record for record in request.records if record.host == host.host_id()]
+    own = [record for record in here if record.run == request.run]
+    # Of all runs, since one may have been started inside another; but the usual launch has no record and reads nothing.
+    population = host.cgroups(here, processes) if own else Population({}, frozenset())
     return Snapshot(
         host=host.host_id(),
         uid=os.geteuid(),
@@ -47,6 +52,9 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
             r.runtime_dir for r in request.records if r.runtime_dir and os.path.lexists(r.runtime_dir)
         ),
         ended=ended,
+        writing=host.writers(processes.values(), [record.log for record in own if record.log]) if own else {},
+        inside=population.inside,
+        empty_cgroups=population.empty,
     )
 
 

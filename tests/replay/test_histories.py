@@ -22,6 +22,7 @@ from supervise.model.exits import Exit
 from supervise.model.need import Need, Port
 from supervise.model.process import ProcessId
 from supervise.model.slate import Finding, Ownership, SlateResult
+from supervise.model.tier import Tier, Tiers
 from supervise.probes import Answer, Probed
 from supervise.profiles.load import load
 from supervise.report.console import Console
@@ -48,7 +49,7 @@ class StandInKeeper:
     def __init__(self) -> None:
         self.channel, self._far = socket.socketpair()
         self.channel.setblocking(False)
-        self.id = ProcessId(2**22 + 1, 1)
+        self.id, self.guard, self.leaf = ProcessId(2**22 + 1, 1), ProcessId(2**22 + 2, 1), None
         self.segments_before: frozenset = frozenset()
         self.asked: list[str] = []
         self._splitter = wire.Splitter()
@@ -79,6 +80,12 @@ class StandInKeeper:
 
     def note(self) -> None:
         pass
+
+    def proceed(self) -> None:
+        self.asked.append("proceed")
+
+    def signal(self, signum) -> None:
+        self.asked.append(f"signal {signum}")
 
     def hang_up(self) -> None:
         self._far.close()
@@ -115,6 +122,7 @@ class Stage:
         world = World(
             sweep=self._sweep,
             start_keeper=lambda: self.keeper,
+            tiers=Tiers((Tier.SUBREAPER,), None, {}),
             probe=lambda _members: self.probed,
             aftermath=lambda _gpus, _pids: Aftermath(("port 8000 free",)),
             clock=io_loop.time,

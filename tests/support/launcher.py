@@ -220,6 +220,10 @@ class Supervise:
         """`outcome.json` of the newest attempt."""
         return _json(self.attempt() / "outcome.json")
 
+    def record(self) -> dict[str, Any]:
+        """`attempt.json` of the newest attempt."""
+        return _json(self.attempt() / "attempt.json")
+
     def log(self) -> str:
         """The server's log of the newest attempt, empty while it is not there yet."""
         path = self.attempt() / "server.log"

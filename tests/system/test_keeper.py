@@ -5,6 +5,7 @@ test_negative_control.py shows that the same trees do survive a plain `Popen` an
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -21,6 +22,7 @@ from supervise.group.ending import Deadlines
 from supervise.group.handle import Adoption, Keeper
 from supervise.group.leftovers import Leftovers
 from supervise.host import procfs, signals
+from supervise.model.process import ProcessId
 from tests.support.family import Family
 from tests.support.hydra import ROLES
 from tests.support.launcher import hydra
@@ -184,7 +186,7 @@ class TestHolderGoes:
         )
         try:
             assert holder.stdout is not None
-            keeper = procfs.identify(int(holder.stdout.readline()))
+            keeper = procfs.identify(int(holder.stdout.readline().split()[0]))
             assert keeper is not None
             family.wait_ready()
         finally:
@@ -219,13 +221,74 @@ class TestKeeperDies:
         signals.send(group.keeper.id, signal.SIGKILL)
         wait_until(lambda: group.keeper.events() is None)
         assert group.family.living == {"leader", "plain", "grandchild", *WORST}
-        adoption = Adoption(QUICK, Leftovers(frozenset()), childless=_childless)
+        adoption = Adoption(QUICK, Leftovers(frozenset()), leaf=None, guard=group.keeper.guard, childless=_childless)
         while (delay := adoption.step()) is not None:
             time.sleep(delay)
         survivors, left, _ = adoption.result()
         assert survivors == ()
         assert left.remaining == []
         assert group.family.survivors == []
+
+
+class TestGuard:
+    """The holder is the tests' own process here: for the guard it is supervise."""
+
+    def test_ends_the_group_when_holder_and_keeper_are_killed_together(self, short_dir: Path, family: Family) -> None:
+        with _held(short_dir, family) as (holder, keeper, _):
+            _kill_together(holder, keeper)
+        family.wait_gone()
+        reap()
+
+    def test_killed_with_them_it_leaves_the_group_alive(self, short_dir: Path, family: Family) -> None:
+        with _held(short_dir, family) as (holder, keeper, guard):
+            members = set(family.members)
+            _kill_together(holder, keeper, guard)
+        assert family.living == members
+        family.kill()
+        family.wait_gone()
+        reap()
+
+    def test_killed_alone_it_is_not_missed(self, group: Group) -> None:
+        group.spawn(*WORST).ready()
+        signals.send(group.keeper.guard, signal.SIGKILL)
+        wait_gone([group.keeper.guard])
+        group.keeper.stop(QUICK)
+        group.ended()
+
+    def test_cannot_be_asked_to_go(self, group: Group) -> None:
+        group.spawn("plain").ready()
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signals.send(group.keeper.guard, signum)
+        group.keeper.stop(QUICK)
+        group.ended()
+        group.keeper.close()
+        wait_gone([group.keeper.guard])
+
+    def test_holds_the_lock_for_as_long_as_there_may_be_members(self, group: Group, short_dir: Path) -> None:
+        with (short_dir / "lock").open("w") as lock:
+            group.close()
+            group.keeper = Keeper(keep_open=(lock.fileno(),))
+        assert str(short_dir / "lock") in _open_files(group.keeper.guard.pid)
+
+
+@contextlib.contextmanager
+def _held(directory: Path, family: Family) -> Iterator[tuple[ProcessId, ...]]:
+    """A process of its own that holds the worst of trees: its identity, its keeper's and its guard's."""
+    command = [sys.executable, "-c", _HOLDER, str(ROOT), str(directory), str(family.path), *WORST]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as holder:
+        assert holder.stdout is not None
+        keeper, guard = holder.stdout.readline().split()
+        family.wait_ready()
+        found = [procfs.identify(int(pid)) for pid in (holder.pid, keeper, guard)]
+        yield tuple(who for who in found if who is not None)
+
+
+def _kill_together(*targets: ProcessId) -> None:
+    """Without a moment in which one can see the other die."""
+    for signum in (signal.SIGSTOP, signal.SIGKILL):
+        for target in targets:
+            signals.send(target, signum)
+    wait_gone(targets)
 
 
 class TestSpawn:
@@ -300,7 +363,7 @@ command = (sys.executable, sys.argv[1] + "/tests/support/hydra.py", "--tell", pi
 deadlines = Deadlines(grace_s={QUICK.grace_s}, term_s={QUICK.term_s}, tracker_s={QUICK.tracker_s})
 log = directory + "/server.log"
 keeper.spawn(sys.executable, command, dict(os.environ), log=log, deadlines=deadlines, runtime_dir=None, owner="")
-print(keeper.id.pid, flush=True)
+print(keeper.id.pid, keeper.guard.pid, flush=True)
 while True:
     signal.pause()
 """

@@ -19,11 +19,9 @@ from tests.support import launcher
 from tests.support.family import Family
 from tests.support.launcher import Launched, Supervise
 from tests.support.readable import ROOT
-from tests.support.waiting import wait_gone
+from tests.support.waiting import wait_gone, wait_until
 
 ENGINE = {"VLLM::EngineCore", "VLLM::Worker"}
-# Without an environment there is no marker: once both who contain it are dead, nothing tells whose it is.
-MARKED = tuple(role for role in ESCAPES if role != "env-cleared")
 
 
 @dataclass
@@ -49,6 +47,14 @@ class Scene:
         self.contained = [keeper, *(process.id for process in below)]
         assert set(self.family.members.values()) <= set(self.contained)
         return self
+
+    def wait_noted(self) -> None:
+        """Wait until the attempt's record knows all members: those without any mark of ours cannot be found else."""
+        wait_until(
+            lambda: (
+                {tuple(member) for member in self.supervise.record()["members"]} >= set(self.family.members.values())
+            )
+        )
 
     def assert_nothing_left(self) -> None:
         wait_gone([*self.contained, *self.family.refresh().members.values()])
@@ -158,21 +164,47 @@ class TestEveryEnd:
         assert outcome["leader_status"] == 0
 
 
-def kill_both(scene: Scene) -> None:
-    """SIGKILL to supervise and keeper, without a moment in which one can see the other die."""
-    both = [scene.launched.id, scene.supervise.identity("keeper")]
+def kill_together(scene: Scene, *who: str) -> None:
+    """SIGKILL to these of us, without a moment in which one can see the other die."""
+    targets = [scene.launched.id, *(scene.supervise.identity(name) for name in who)]
     for signum in (signal.SIGSTOP, signal.SIGKILL):
-        for target in both:
+        for target in targets:
             signals.send(target, signum)
     assert scene.launched.wait() == -signal.SIGKILL
-    wait_gone(both)
+    wait_gone(targets)
+
+
+def kill_all_of_us(scene: Scene) -> None:
+    scene.wait_noted()
+    kill_together(scene, "keeper", "guard")
     assert scene.family.living == set(scene.family.members), "nobody is left who could have ended them"
 
 
-class TestBothAreKilled:
+class TestTwoAreKilled:
+    @pytest.mark.parametrize("other", ["keeper", "guard"])
+    def test_the_third_ends_everything(self, user: Supervise, port: int, other: str) -> None:
+        scene = start_ready(user, port)
+        kill_together(scene, other)
+        wait_gone([*scene.contained, *scene.family.refresh().members.values()])
+        # What they leave in the file system is the next start's, which knows what to look for.
+        assert user.run("clean").popen.returncode == 0
+        scene.assert_nothing_left()
+
+    def test_keeper_and_guard_are_killed(self, user: Supervise, port: int) -> None:
+        scene = start_ready(user, port)
+        targets = [user.identity(name) for name in ("guard", "keeper")]
+        for signum in (signal.SIGSTOP, signal.SIGKILL):
+            for target in targets:
+                signals.send(target, signum)
+        assert scene.launched.wait() == 125
+        assert scene.family.survivors == []
+        scene.assert_nothing_left()
+
+
+class TestAllAreKilled:
     def test_next_start_ends_what_they_left_and_starts(self, user: Supervise, port: int) -> None:
-        left = start_ready(user, port, roles=MARKED)
-        kill_both(left)
+        left = start_ready(user, port)
+        kill_all_of_us(left)
         again = start_ready(user, port, roles=())
         assert left.family.survivors == []
         assert not left.segments & _existing_segments()
@@ -183,8 +215,8 @@ class TestBothAreKilled:
 
     def test_clean_alone_ends_what_they_left(self, user: Supervise, port: int) -> None:
         # One that ignores SIGTERM costs five seconds, and the test above has it.
-        left = start_ready(user, port, roles=tuple(role for role in MARKED if role != "ignore-term"))
-        kill_both(left)
+        left = start_ready(user, port, roles=tuple(role for role in ESCAPES if role != "ignore-term"))
+        kill_all_of_us(left)
         assert user.run("clean").popen.returncode == 0
         assert left.family.survivors == []
         left.assert_nothing_left()

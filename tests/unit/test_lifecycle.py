@@ -13,6 +13,7 @@ from supervise.model.exits import Exit
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
 ASKED = Reason(Cause.ASKED, signum=TERM)
+LATE = Reason(Cause.NOT_READY)
 
 
 def diagnosis(failure: FailureClass) -> Diagnosis:
@@ -29,8 +30,15 @@ TRANSITIONS = [
     (life.Ready(), life.FatalSeen(), life.Ready(fatal=True), (Effect.ARM_LINGER,)),
     (life.Starting(fatal=True), life.FatalSeen(), life.Starting(fatal=True), ()),
     (life.Starting(), life.LingerExpired(), life.Starting(), ()),
-    (life.Starting(fatal=True), life.LingerExpired(), life.Stopping(Reason(Cause.FATAL)), (Effect.STOP_GROUP,)),
-    (life.Starting(), life.StartExpired(), life.Stopping(Reason(Cause.NOT_READY)), (Effect.STOP_GROUP,)),
+    (life.Starting(fatal=True), life.LingerExpired(), life.Capturing(Reason(Cause.FATAL)), (Effect.CAPTURE,)),
+    (life.Starting(), life.StartExpired(), life.Capturing(LATE), (Effect.CAPTURE,)),
+    (life.Capturing(LATE), life.EvidenceTaken(), life.Stopping(LATE), (Effect.STOP_GROUP,)),
+    (life.Capturing(LATE), life.StopAsked(TERM), life.Stopping(LATE), (Effect.STOP_GROUP,)),
+    (life.Capturing(LATE), life.LeaderExited(1), life.Killing(Reason(Cause.NOT_READY, status=1)), ()),
+    (life.Capturing(LATE), life.KeeperLost(), life.Killing(LATE), (Effect.ADOPT_GROUP,)),
+    (life.Capturing(LATE), life.Broken(), life.Stopping(Reason(Cause.BROKEN)), (Effect.STOP_GROUP,)),
+    (life.Capturing(LATE), life.Agreed(), life.Capturing(LATE), ()),
+    (life.Stopping(LATE), life.EvidenceTaken(), life.Stopping(LATE), ()),
     (life.Ready(), life.StartExpired(), life.Ready(), ()),
     (life.Ready(), life.Agreed(), life.Ready(), ()),
     (life.Starting(), life.StopAsked(TERM), life.Stopping(ASKED), (Effect.STOP_GROUP,)),
@@ -92,6 +100,7 @@ EVENTS = st.one_of(
             life.FatalSeen(),
             life.LingerExpired(),
             life.StartExpired(),
+            life.EvidenceTaken(),
             life.KeeperLost(),
             life.Verified(),
             life.LaunchFailed(13),

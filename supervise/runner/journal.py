@@ -1,0 +1,86 @@
+"""What is written down about a run while it lives: for `status`, for `stop`, and for the next start."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from supervise.host import procfs
+from supervise.lifecycle import State
+from supervise.runner.attempt import Opened, identities
+
+if TYPE_CHECKING:
+    from supervise.attempts.store import Run
+    from supervise.model.process import ProcessId
+    from supervise.model.tier import Tiers
+    from supervise.report.console import Console
+
+
+class Journal:
+    """Writes as long as there is something to write to; a full disk is said once and never ends a server that runs.
+
+    Args:
+        run: the run; its lock is held.
+        console: where people read.
+        keeper: identity of the keeper.
+        guard: identity of its guard.
+        tiers: what holds the group.
+    """
+
+    def __init__(self, run: Run, console: Console, keeper: ProcessId, guard: ProcessId, tiers: Tiers) -> None:
+        self.opened: Opened | None = None
+        self.tiers = tiers
+        self._run, self._console, self._keeper, self._guard = run, console, keeper, guard
+        self._failed = False
+
+    def publish(self, state: State, phase: str | None) -> None:
+        """The live state, in run.json."""
+        opened = self.opened
+        self.write(
+            self._run.write_state,
+            {
+                "run": self._run.name,
+                "state": name_of(state),
+                "attempt": opened.attempt.number if opened else None,
+                "phase": phase,
+                "tiers": list(self.tiers.held),
+                **identities(procfs.self_id(), self._guard, self._keeper, opened.leader if opened else None),
+            },
+        )
+
+    def append(self, state: State) -> None:
+        """The history, in events.jsonl."""
+        number = self.opened.attempt.number if self.opened else None
+        self._run.append_event({"state": name_of(state), "attempt": number})
+
+    def record(self) -> None:
+        """The attempt, in attempt.json."""
+        if self.opened is not None:
+            self.opened.tiers = self.tiers
+            self.write(self.opened.record)
+
+    def details(self, error: BaseException) -> str:
+        """Keep a traceback of ours; the path of the file that has it."""
+        path = os.path.join(self._run.path, "supervise.log")
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                traceback.print_exception(error, file=file)
+        except OSError:
+            pass
+        return path
+
+    def write(self, write: Callable[..., None], *arguments: object) -> None:
+        """Write something down."""
+        try:
+            write(*arguments)
+        except OSError as error:
+            if not self._failed:
+                self._console.error(f"{self._run.path}: {error.strerror}; the server is not affected, its records are")
+            self._failed = True
+
+
+def name_of(state: State) -> str:
+    """A state's name in files."""
+    return type(state).__name__.lower()

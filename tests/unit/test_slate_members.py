@@ -1,0 +1,199 @@
+"""Who belongs to a dead attempt, as a table: by record, marker, log and cgroup; and who must never be taken for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from supervise.attempts.store import Store
+from supervise.model.process import HostId, Marker, Process, ProcessId
+from supervise.model.slate import Await, EndProcesses, Ownership, Record, RemoveCgroup, Snapshot
+from supervise.slate.judge import judge
+from supervise.slate.request import SlateRequest
+
+HOST = HostId("boot", 4026531836)
+RUN = "vllm-8000"
+REQUEST = SlateRequest(RUN, None, ())
+LOG = "/state/vllm-8000/attempts/0003/server.log"
+LEAF = "/sys/fs/cgroup/supervise-vllm-8000-0123456789ab"
+INIT = Process(ProcessId(1, 1), 0, 1, 1, "S", "systemd", 0, ("/sbin/init",))
+RECORD = Record(
+    RUN,
+    3,
+    "id3",
+    HOST,
+    supervisor=ProcessId(20, 200),
+    keeper=ProcessId(21, 210),
+    leader=ProcessId(22, 220),
+    members=(ProcessId(22, 220), ProcessId(30, 300)),
+    guard=ProcessId(23, 230),
+    cgroup=LEAF,
+    log=LOG,
+)
+OTHER = Record(
+    "b", 1, "idb", HOST, ProcessId(50, 500), ProcessId(51, 510), ProcessId(52, 520), guard=ProcessId(53, 530)
+)
+
+
+def process(pid: int, **more) -> Process:
+    plain = Process(ProcessId(pid, pid * 10), 1, pid, pid, "S", "x", 1000, ("x",), namespace=HOST.pid_namespace)
+    return replace(plain, **more)
+
+
+def snapshot(*processes: Process, **more) -> Snapshot:
+    more.setdefault("records", (RECORD,))
+    return Snapshot(HOST, 1000, more.pop("lineage", frozenset({1})), {p.pid: p for p in (INIT, *processes)}, **more)
+
+
+def writing(*processes: Process, log: str = LOG, **more) -> Snapshot:
+    return snapshot(*processes, writing={process.id: log for process in processes}, **more)
+
+
+def inside(*processes: Process, leaf: str = LEAF, **more) -> Snapshot:
+    return snapshot(*processes, inside={process.id: leaf for process in processes}, **more)
+
+
+MEMBER, STRANGER = process(30), process(40)
+
+
+@pytest.mark.parametrize(
+    ("taken", "evidence"),
+    [
+        (snapshot(process(22)), "leader of attempt 3 by its record"),
+        (snapshot(MEMBER), "member of attempt 3 by its record"),
+        (snapshot(process(40, marker=Marker(RUN, 3, "id3"))), "marker of attempt 3"),
+        (writing(STRANGER), "writes the log of attempt 3"),
+        (inside(STRANGER), "in the cgroup of attempt 3"),
+        (writing(MEMBER), "member of attempt 3 by its record"),
+        (writing(process(40, marker=Marker(RUN, 3, "id3"))), "marker of attempt 3"),
+        (writing(STRANGER, inside={STRANGER.id: LEAF}), "writes the log of attempt 3"),
+    ],
+)
+def test_a_member_of_a_dead_attempt_is_ended_and_the_best_proof_is_told(taken: Snapshot, evidence: str) -> None:
+    (finding,) = judge(taken, REQUEST)
+    assert (finding.evidence[0], finding.ownership, finding.blocking) == (evidence, Ownership.STALE, True)
+    assert isinstance(finding.action, EndProcesses)
+
+
+ELSEWHERE = replace(RECORD, host=HostId("another boot", 1))
+SAME_NAMESPACE_NUMBER = replace(RECORD, host=HostId("boot", 1))
+OF_B = process(40, marker=Marker("b", 1, "idb"))
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        snapshot(process(30, id=ProcessId(30, 301))),
+        snapshot(replace(MEMBER, state="Z")),
+        snapshot(MEMBER, lineage=frozenset({1, 30})),
+        snapshot(MEMBER, records=(ELSEWHERE,)),
+        snapshot(MEMBER, records=(replace(RECORD, run="b"),)),
+        snapshot(replace(MEMBER, marker=Marker("c", 1, "idc"))),
+        snapshot(process(52), records=(replace(RECORD, members=(OTHER.leader,)), OTHER)),
+        *(
+            case
+            for claim in (writing, inside)
+            for case in (
+                claim(STRANGER, lineage=frozenset({1, 40})),
+                claim(replace(STRANGER, state="Z")),
+                claim(STRANGER, records=(ELSEWHERE,)),
+                claim(STRANGER, records=(SAME_NAMESPACE_NUMBER,)),
+                claim(STRANGER, records=(replace(RECORD, run="b"),)),
+                claim(STRANGER, records=(replace(RECORD, log=None, cgroup=None),)),
+                claim(process(19)),
+                claim(OF_B),
+                claim(process(50), records=(RECORD, OTHER)),
+                claim(process(53), records=(RECORD, OTHER)),
+            )
+        ),
+        writing(STRANGER, log="/state/b/attempts/0003/server.log"),
+        inside(STRANGER, leaf=f"{LEAF}/supervise-b-0123456789ab"),
+    ],
+)
+def test_nobody_else_is_taken_for_one(taken: Snapshot) -> None:
+    assert [finding for finding in judge(taken, REQUEST) if finding.blocking or finding.action] == []
+
+
+@pytest.mark.parametrize("claim", [writing, inside])
+@pytest.mark.parametrize(
+    ("alive", "ownership", "why"),
+    [
+        (20, Ownership.LIVE, None),
+        (21, Ownership.OURS, "its keeper is ending it"),
+        (23, Ownership.OURS, "its guard is ending it"),
+    ],
+)
+def test_a_group_that_somebody_still_contains_is_not_touched(claim, alive, ownership, why) -> None:
+    taken = claim(STRANGER)
+    taken.processes[alive] = process(alive)
+    (finding,) = judge(taken, REQUEST)
+    assert finding.ownership is ownership
+    assert finding.action == (Await(why, (STRANGER.id,)) if why else None)
+
+
+def test_one_that_two_attempts_claim_is_live_if_either_is() -> None:
+    newer = replace(RECORD, attempt=4, marker_id="id4", supervisor=ProcessId(25, 250), members=(), log="/new")
+    taken = snapshot(MEMBER, process(25), records=(RECORD, newer), writing={MEMBER.id: "/new"})
+    (finding,) = judge(taken, REQUEST)
+    assert (finding.ownership, finding.action) == (Ownership.LIVE, None)
+
+
+def test_another_user_s_process_in_the_cgroup_refuses_the_launch() -> None:
+    (finding,) = judge(inside(process(40, uid=0)), REQUEST)
+    assert (finding.ownership, finding.action, finding.blocking) == (Ownership.FOREIGN, None, True)
+    assert finding.remedy == "sudo kill 40"
+
+
+@pytest.mark.parametrize("alive", [20, 21, 23])
+def test_an_empty_cgroup_goes_once_nobody_contains_its_attempt(alive: int) -> None:
+    empty = snapshot(empty_cgroups=frozenset({LEAF}))
+    (finding,) = judge(empty, REQUEST)
+    assert (finding.kind, finding.action, finding.blocking) == ("cgroup", RemoveCgroup(LEAF), False)
+    assert judge(replace(empty, processes={1: INIT, alive: process(alive)}), REQUEST) == ()
+
+
+@pytest.mark.parametrize("record", [ELSEWHERE, replace(RECORD, run="b"), replace(RECORD, cgroup=None)])
+def test_an_empty_cgroup_of_others_stays(record: Record) -> None:
+    assert judge(snapshot(records=(record,), empty_cgroups=frozenset({LEAF})), REQUEST) == ()
+
+
+OLD = {
+    "id": "id1",
+    "host": HOST._asdict(),
+    "supervisor": {"pid": 20, "ticks": 200},
+    "keeper": None,
+    "leader": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "members", "guard", "cgroup"),
+    [
+        ({}, (), None, None),
+        ({"members": [], "guard": None, "cgroup": None}, (), None, None),
+        (
+            {"members": [[30, 300], [31, 310]], "guard": {"pid": 23, "ticks": 230}, "cgroup": LEAF},
+            (ProcessId(30, 300), ProcessId(31, 310)),
+            ProcessId(23, 230),
+            LEAF,
+        ),
+    ],
+    ids=["of an older supervise", "empty", "full"],
+)
+def test_a_record_is_read_back_as_it_was_written(tmp_path, keys, members, guard, cgroup) -> None:
+    run = Store(str(tmp_path)).run(RUN)
+    run.create()
+    attempt = run.open_attempt()
+    attempt.write("attempt", OLD | keys)
+    (record,) = Store(str(tmp_path)).records()
+    assert (record.members, record.guard, record.cgroup, record.log) == (members, guard, cgroup, attempt.log)
+    assert (record.run, record.attempt, record.supervisor) == (RUN, 1, ProcessId(20, 200))
+
+
+@pytest.mark.parametrize("damaged", [{"members": [[1]]}, {"members": "x"}, {"guard": {"pid": 1}}, {"cgroup": 5}])
+def test_a_damaged_record_proves_nothing(tmp_path, damaged) -> None:
+    run = Store(str(tmp_path)).run(RUN)
+    run.create()
+    run.open_attempt().write("attempt", OLD | damaged)
+    assert Store(str(tmp_path)).records() == ()
