@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from collections.abc import Iterator
 
 PREFIX = "supervise-"
 _OURSELVES = b"0"
+_FORGOTTEN_S = 60.0
 
 
 class NoCgroupError(Exception):
@@ -134,10 +136,19 @@ def _tree(directory: str) -> Iterator[str]:
 
 
 def _remove_forgotten(base: str, run: str) -> None:
+    """Not the youngest: a run of the same name in another state directory may be about to enter its own."""
     name = re.compile(rf"{PREFIX}{re.escape(run)}-[0-9a-f]{{12}}")
-    for entry in os.listdir(base):
-        if name.fullmatch(entry) and not populated(os.path.join(base, entry)):
-            remove(os.path.join(base, entry))
+    with os.scandir(base) as entries:
+        for entry in entries:
+            if name.fullmatch(entry.name) and _is_forgotten(entry):
+                remove(entry.path)
+
+
+def _is_forgotten(entry: os.DirEntry[str]) -> bool:
+    try:
+        return time.time() - entry.stat().st_mtime > _FORGOTTEN_S and not populated(entry.path)
+    except FileNotFoundError:
+        return False
 
 
 def _refusal(base: str, error: OSError) -> str:

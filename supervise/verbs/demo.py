@@ -34,7 +34,7 @@ def demo() -> int:
     state = tempfile.mkdtemp(prefix="supervise-demo-")
     stage = _Stage(state)
     try:
-        return Exit.OK if stage.crash() and stage.kill_both() and stage.clean_start() else Exit.INTERNAL
+        return Exit.OK if stage.crash() and stage.kill_all() and stage.clean_start() else Exit.INTERNAL
     except TimeoutError as error:
         say(f"supervise demo: {error}")
         return Exit.INTERNAL
@@ -66,17 +66,19 @@ class _Stage:
         outcome = self._outcome()
         return status == Exit.DETERMINISTIC and (outcome.get("cause") or {}).get("text") == text
 
-    def kill_both(self) -> bool:
-        """Supervise and its keeper are killed in the same instant: the one case that leaves orphans."""
-        say("\n-- 2. kill -9 of supervise and its keeper at once: the worst that can happen to it " + "-" * 13)
+    def kill_all(self) -> bool:
+        """Supervise, its guard and its keeper are killed in the same instant: the one case that leaves orphans."""
+        say("\n-- 2. kill -9 of supervise, its guard and its keeper at once: the worst that can happen to it --")
         process = self._start("--escape", "setsid,double-fork,ignore-term", "--shm", "4194304")
         self._await_ready(attempt=2)
         state = self._run.read_state()
         keeper = living(state, "keeper")
         members = living_below(keeper.pid) if keeper else []
-        process.kill()
-        if keeper is None or signals.send(keeper, signal.SIGKILL) is not signals.Sent.DELIVERED:
-            return False
+        ours = [living(state, role) for role in ("supervisor", "guard", "keeper")]
+        # Stopped first: whoever sees another one die would end the group.
+        for signum in (signal.SIGSTOP, signal.SIGKILL):
+            if any(who is None or signals.send(who, signum) is not signals.Sent.DELIVERED for who in ours):
+                return False
         process.wait(_PATIENCE_S)
         left = [member for member in members if signals.alive(member.id)]
         for member in left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Container
 
 from supervise.attempts.store import Run, Store, default_root
 from supervise.host import procfs
@@ -22,17 +23,23 @@ def say(text: str) -> None:
 
 
 def is_live(run: Run) -> bool:
-    """Whether a supervise, or the keeper of one that was killed, is at work for this run."""
+    """Whether a supervise, or the keeper or guard of one that was killed, is at work for this run."""
     state = run.read_state()
-    return living(state, "supervisor") is not None or living(state, "keeper") is not None
+    return any(living(state, role) is not None for role in ("supervisor", "keeper", "guard"))
 
 
 def left_alone(run: Run) -> list[Process]:
-    """Processes of a run that nobody contains any more: supervise and its keeper were both killed."""
+    """Processes of a run that nobody contains any more: supervise, keeper and guard were all killed."""
     if is_live(run):
         return []
-    marked = procfs.scan().values()
-    return [process for process in marked if process.marker and process.marker.run == run.name and not process.gone]
+    attempt = run.latest()
+    noted = {tuple(member) for member in ((attempt.read("attempt") if attempt else None) or {}).get("members", ())}
+    return [process for process in procfs.scan().values() if not process.gone and _is_of(process, run, noted)]
+
+
+def _is_of(process: Process, run: Run, noted: Container[tuple[int, ...]]) -> bool:
+    """Whether a process bears the mark of a run, or was noted as a member of its last attempt."""
+    return process.id in noted or (process.marker is not None and process.marker.run == run.name)
 
 
 def choose(name: str | None, *, live_only: bool) -> Run | None:

@@ -45,7 +45,8 @@ def status(name: str | None, *, as_json: bool) -> int:
 
 def _describe(run: Run) -> dict[str, Any]:
     state = run.read_state() or {}
-    supervisor, keeper = living(state, "supervisor"), living(state, "keeper")
+    supervisor = living(state, "supervisor")
+    keeper = living(state, "keeper") or living(state, "guard")
     members = living_below(keeper.pid) if keeper else left_alone(run)
     attempt = run.latest()
     outcome = (attempt.read("outcome") if attempt else None) or {}
@@ -54,6 +55,7 @@ def _describe(run: Run) -> dict[str, Any]:
         "live": supervisor is not None or keeper is not None,
         "state": state.get("state") if supervisor else "orphaned" if members else "ended",
         "phase": state.get("phase"),
+        "tiers": state.get("tiers", []) if supervisor or keeper else [],
         "attempt": attempt.number if attempt else None,
         "outcome": None if supervisor or keeper else outcome.get("outcome", "unknown"),
         "exit_status": None if supervisor or keeper else outcome.get("exit_status"),
@@ -92,6 +94,7 @@ def _line(run: dict[str, Any]) -> str:
         phase = f" ({run['phase']})" if run["state"] == "starting" and run["phase"] else ""
         since = f"for {duration(run['uptime_s'])}, " if run["uptime_s"] is not None else ""
         told = f"{phase} {since}{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"
+        told += f", held by {' + '.join(run['tiers'])}" if run["tiers"] else ""
     else:
         told = _told(run)
     return f"{head}{told}  {home(run['log']) if run['log'] else ''}"

@@ -11,7 +11,7 @@ from supervise.host import signals
 from supervise.model.exits import Exit
 from supervise.runner.holder import living
 from supervise.text import plural
-from supervise.verbs.select import choose, is_live, left_alone, say
+from supervise.verbs.select import choose, is_live, left_alone, say, store
 
 _LOOK_EVERY_S = 0.1
 
@@ -30,7 +30,7 @@ def stop(name: str | None, *, now: bool, timeout_s: float) -> int:
     """
     run = choose(name, live_only=True)
     if run is None:
-        return Exit.OK if name is None and not _any_live() else Exit.USAGE
+        return Exit.OK if name is None and not any(map(is_live, store().runs())) else Exit.USAGE
     if left := left_alone(run):
         told = f"{plural(len(left), 'process')} of it are left without a supervise"
         say(f"supervise: run {run.name}: {told}; end them with: supervise clean --name {run.name}")
@@ -64,9 +64,3 @@ def _ask(run: Run, *, now: bool) -> None:
         if signals.send(target, signal.SIGTERM) is signals.Sent.REFUSED:
             say(f"supervise: {target} of run {run.name} belongs to another user")
         time.sleep(_LOOK_EVERY_S if now else 0)
-
-
-def _any_live() -> bool:
-    from supervise.verbs.select import store
-
-    return any(is_live(run) for run in store().runs())

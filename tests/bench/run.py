@@ -1,8 +1,9 @@
 """What `supervise` costs, beside its peers and a plain redirect: medians of interleaved runs, in tables.
 
-    python tests/bench/run.py [--quick] [launch] [idle] [log] [stopped]
+    python tests/bench/run.py [--quick] [launch] [idle] [log] [stopped] [ends]
 
 honcho and supervisord come from $BENCH_PEERS, a virtual environment that has them; without it one is made for the run.
+For `ends` there are more of them, looked for there and on PATH: tini, dumb-init, supervisord, circusd, honcho.
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ from typing import TypeVar
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.bench import measures  # noqa: E402 - a script finds its own directory only
+from tests.bench import enders, measures  # noqa: E402 - a script finds its own directory only
+from tests.bench.ends import End, Ends, Sampler, Shape  # noqa: E402
 from tests.bench.managers import DIRECT, RECIPE, SUPERVISE, Manager, peers  # noqa: E402
 
 T = TypeVar("T")
-PARTS = ("launch", "idle", "log", "stopped")
+PARTS = ("launch", "idle", "log", "stopped", "ends")
 _MIB = 2**20
 
 
 def main() -> None:
     options = _parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended all the same
+    parts = options.parts or PARTS
     with tempfile.TemporaryDirectory(prefix="sv-bench-peers-") as directory:
-        others = peers(Path(directory))
-        for part in options.parts or PARTS:
-            {"launch": launch, "idle": idle, "log": log, "stopped": stopped}[part](others, options.quick)
+        others = peers(Path(directory)) if set(parts) != {"ends"} else []
+        for part in parts:
+            {"launch": launch, "idle": idle, "log": log, "stopped": stopped, "ends": ends}[part](others, options.quick)
 
 
 def _parse() -> argparse.Namespace:
@@ -115,6 +118,49 @@ def stopped(others: Sequence[Manager], quick: bool) -> None:
     rows = {name: [f"{seconds * 1e3:.0f}"] for name, seconds in found.items()}
     table("Longest pause of a server that logs while this is stopped for 2 s (the worst of all runs)", ["ms"], rows)
     aim("the server never waits", found["supervise"] < 0.5 and found["its keeper"] < 0.5)
+
+
+def ends(_: Sequence[Manager], quick: bool) -> None:
+    sizes, rounds, deadline_s = ((10, 100), 1, 3.0) if quick else ((10, 100, 500), 3, 10.0)
+    tools = enders.tools()
+    interleave({tool.name: Sampler(tool, Shape(10, 0), deadline_s) for tool in tools}, 1)  # warms all of them
+    for shape in (Shape(size, percent) for size in sizes for percent in (0, 20)):
+        taken = interleave({tool.name: Sampler(tool, shape, deadline_s) for tool in tools}, rounds)
+        found = {name: [sample for sample in samples if isinstance(sample, Ends)] for name, samples in taken.items()}
+        found = {name: samples for name, samples in found.items() if len(samples) == rounds}
+        title = f"{shape.size} processes, {shape.percent} % get away; grace 0; never: not within {deadline_s:g} s"
+        floor = ["empty ms", "of the loop", "of cgroup.kill"]
+        heads = ["stopped: left", *floor, "tool gone ms", "SIGKILLed: left", *floor]
+        table(title, heads, {name: _end_row(found, name) for name in found})
+        for name, samples in taken.items():
+            for why in sorted({sample for sample in samples if isinstance(sample, str)}):
+                print(f"  {name} has no row: {why}")
+        ours = [end for ends in found.get("supervise", []) for end in (ends.stopped, ends.killed)]
+        aim("supervise leaves nobody", bool(ours) and all(end is not None and not end.left for end in ours))
+
+
+def _end_row(found: Mapping[str, Sequence[Ends]], name: str) -> list[str]:
+    floors = [[ends.stopped for ends in found.get(floor, [])] for floor in (enders.LOOP, enders.CGROUP)]
+    stopped = [ends.stopped for ends in found[name]]
+    killed = [ends.killed for ends in found[name] if ends.killed]
+    gone = _milliseconds([end.over_s for end in stopped])
+    return [*_end_cells(stopped, floors), gone, *(_end_cells(killed, floors) if killed else ["-"] * 4)]
+
+
+def _end_cells(taken: Sequence[End], floors: Sequence[Sequence[End]]) -> list[str]:
+    """Who is left at worst, the time, and how many times that of each floor in the same round."""
+    shares = []
+    for floor in floors:
+        pairs = [(end.empty_s, base.empty_s) for end, base in zip(taken, floor, strict=bool(floor))]
+        ratios = [seconds / base for seconds, base in pairs if seconds and base]
+        shares.append(f"{statistics.median(ratios):.1f}" if len(ratios) == len(taken) else "-")
+    return [str(max(end.left for end in taken)), _milliseconds([end.empty_s for end in taken]), *shares]
+
+
+def _milliseconds(samples: Sequence[float | None]) -> str:
+    """The median; never, if it was so once."""
+    seconds = [sample for sample in samples if sample is not None]
+    return f"{statistics.median(seconds) * 1e3:.1f}" if len(seconds) == len(samples) else "never"
 
 
 def _bind(function: Callable[..., T], *arguments: object) -> Callable[[], T]:
