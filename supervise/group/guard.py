@@ -1,7 +1,8 @@
 """The guard: the keeper's parent and understudy, for the case that supervise and keeper are killed in the same instant.
 
 Supervise, guard and keeper are child subreapers one below the other. Whichever two of them are killed together, the
-third has the group below itself and ends it. While one of the other two lives the guard does nothing but reap.
+third has the group below itself and ends it. While one of the other two lives the guard does nothing but reap, and once
+the keeper has come to the end of its work nothing is left to guard: who then still lives has been given up and named.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class Guard:
         self._supervisor = ProcessId(*hold["supervisor"])
         self._enclosure = Enclosure(os.getpid(), hold["leaf"])
         self._ending: Ending | None = None
-        self._childless = False
+        self._keeper_finished = False
 
     def run(self) -> None:
-        """Until nobody is left below us, or survivors have been given up."""
+        """Until nobody is left below us, or survivors have been given up, by the keeper or by us."""
         wakeup = signalling.wake_on((signal.SIGCHLD,))
         for signum in signalling.STOPPING:
             signal.signal(signum, signal.SIG_IGN)
@@ -50,7 +51,7 @@ class Guard:
             poller.register(os.pidfd_open(self._supervisor.pid), select.POLLIN)
         except OSError:
             pass
-        while not self._reap():
+        while not self._reap() and not self._keeper_finished:
             delay = self._step()
             if self._ending is not None and self._ending.over:
                 break
@@ -77,13 +78,13 @@ class Guard:
         """Reap all that has ended; True if nobody is left below us."""
         while True:
             try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return True
             if pid == 0:
                 return False
             if pid == self._keeper:
-                self._keeper = None
+                self._keeper, self._keeper_finished = None, status == 0
 
 
 def main() -> None:

@@ -47,16 +47,24 @@ class Leftovers:
     def note(self, members: Iterable[Process]) -> bool:
         """Remember these processes and the segments that they map or hold open; True if any of it is new."""
         before = len(self.files), len(self.pids)
+        candidates = self._candidates()
         for member in members:
             self.pids.add(member.pid)
-            self.files.update((shm.mapped_by(member.pid) or frozenset()) - self._before)
+            # To read what hundreds of processes map takes longer than to end them: only if there can be something.
+            if candidates:
+                self.files.update(candidates & (shm.mapped_by(member.pid) or frozenset()))
         return (len(self.files), len(self.pids)) != before
+
+    def _candidates(self) -> frozenset[FileId]:
+        """What may be the group's: young enough, and with a name that engines give."""
+        young = (segment for segment in shm.segments() if segment.file not in self._before)
+        return frozenset(segment.file for segment in young if ENGINE_NAMES.match(segment.name))
 
     def remove(self) -> Left:
         """Remove what is provably ours and unused; call it once the group is empty."""
         left = Left([], [])
         for segment in shm.segments() if self.files else ():
-            if segment.file in self.files and ENGINE_NAMES.match(segment.name):
+            if segment.file in self.files:
                 gone = shm.unlink_if_unused(segment.name, segment.file) is Verdict.GONE
                 (left.removed if gone else left.remaining).append(f"/dev/shm/{segment.name}")
         if self._runtime_dir and not files.remove_private_directory(self._runtime_dir, self._owner):

@@ -410,6 +410,8 @@ class Performer:
         gpus = self.slate.gpus if self.slate else Gpus(GpuStatus.ABSENT)
         aftermath = await self._world.in_thread(self._world.aftermath, gpus, frozenset(self._group.ended.pids))
         self._group.ended.aftermath = aftermath
+        if self._terminal is not None:
+            self._terminal.finish()
         await self._world.in_thread(self._group.ended.look_closer)
         if self._log is not None:
             self._log.finish()

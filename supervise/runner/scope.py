@@ -25,7 +25,8 @@ def enter() -> None:
     if why := _refusal([*command, "true"]):
         for_stream().line("note", f"no scope: {why}")
         return
-    again = [*command, sys.executable, "-m", "supervise", *sys.argv[1:]]
+    # As Python itself was started: with `-m` it would import whatever lies around in the working directory.
+    again = [*command, sys.executable, *sys.orig_argv[1:]]
     os.execvpe(command[0], again, {**os.environ, _INSIDE: "1"})
 
 

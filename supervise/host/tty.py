@@ -1,0 +1,82 @@
+"""The door to terminals: written and read so that none of them ever stops us or makes us wait."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import termios
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+_ROWS, _COLUMNS = 24, 80
+_IUTF8 = 0o40000  # ioctl_tty(2), TCSETS: backspace takes away a character, not a byte; Python has no name for it
+
+
+@contextmanager
+def never_stopped() -> Iterator[None]:
+    """Should we be in the background after all, a read fails with EIO instead of stopping us, and the rest works.
+
+    POSIX, General Terminal Interface, 11.1.4: so it is for a process that blocks SIGTTIN or SIGTTOU.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN, signal.SIGTTOU})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def never_blocking(stdout: int, owned: ExitStack) -> int:
+    """A descriptor of a terminal that can be written to without waiting; anything else is good as it is.
+
+    That of standard output is shared, with the shell among others, so its flags are not ours to set. Another user's
+    terminal may be opened as /dev/tty alone (tty(4)); where nothing can be opened, the shared one has to do.
+    """
+    if not os.isatty(stdout):
+        return stdout
+    path = "/dev/tty" if controls_us(stdout) else f"/proc/self/fd/{stdout}"
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return stdout
+    owned.callback(os.close, fd)
+    return fd
+
+
+def controls_us(fd: int) -> bool:
+    """Whether this is our controlling terminal."""
+    try:
+        os.tcgetpgrp(fd)  # fails with ENOTTY for every other terminal
+    except OSError:
+        return False
+    return True
+
+
+def ready(fd: int, event: int, patience_ms: int = 0) -> bool:
+    """Whether poll(2) reports this event, or a hang-up, within so many milliseconds."""
+    poller = select.poll()
+    poller.register(fd, event)
+    return bool(poller.poll(patience_ms))
+
+
+def size(*fds: int) -> tuple[int, int]:
+    """Rows and columns of the first terminal among these that knows them."""
+    for fd in fds:
+        try:
+            rows, columns = termios.tcgetwinsize(fd)
+        except termios.error:
+            continue
+        if rows and columns:
+            return rows, columns
+    return _ROWS, _COLUMNS
+
+
+def plain_newlines(slave: int) -> None:
+    """Let a line end with a newline alone, as in any other log; the user's terminal adds the carriage return itself.
+
+    ONLRET has the kernel know that the cursor is in column 0 all the same, or tabs would be expanded wrongly.
+    """
+    modes = termios.tcgetattr(slave)
+    modes[0] |= _IUTF8
+    modes[1] = modes[1] & ~termios.ONLCR | termios.ONLRET
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
