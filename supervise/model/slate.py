@@ -144,11 +144,11 @@ class SocketPath(NamedTuple):
 class Snapshot:
     """One reading of the host.
 
-    `lineage` holds ourselves and all our ancestors: never touched, whatever they match. `ages_s` are seconds by pid;
-    `serving` the TCP ports that engine processes listen on, by pid; `directories` those private directories of recorded
-    attempts that exist. `ended` are processes that this very sweep has ended: what they held may return late.
-    `writing` maps a process to the recorded log that it has as its standard output or error, `inside` to the innermost
-    recorded cgroup that lists it; `empty_cgroups` are those recorded ones that exist and list nobody.
+    `lineage` holds ourselves, our helpers and all our ancestors: never touched, whatever they match. `ages_s` are
+    seconds by pid; `serving` the TCP ports that engine processes listen on, by pid; `directories` those private
+    directories of recorded attempts that exist. `ended` are processes that this very sweep has ended: what they held
+    may return late. `writing` maps a process to the recorded log that it has as its standard output or error, `inside`
+    to the innermost recorded cgroup that lists it; `empty_cgroups` are those recorded ones that exist and list nobody.
     """
 
     host: HostId

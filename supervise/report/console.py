@@ -41,7 +41,7 @@ class Console:
 
     def line(self, label: str, text: str) -> None:
         """One line: a label that says what it is about, and the fact."""
-        self._write(f"{label:<{LABEL_WIDTH}}{printable(text)}")
+        self._write(f"{label:<{LABEL_WIDTH - 1}} {printable(text)}")
 
     def note(self, text: str) -> None:
         """A further line of the same subject."""

@@ -10,6 +10,7 @@ from supervise import lifecycle as life
 from supervise.attempts.store import Run, Store
 from supervise.group.boot import Booted
 from supervise.group.handle import Keeper
+from supervise.group.members import living_below
 from supervise.host import kernel
 from supervise.model.exits import Exit
 from supervise.model.probe import Probed
@@ -104,6 +105,7 @@ def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted, 
                 need=planned.need,
                 profiles=tuple(planned.profiles.values()),
                 records=store.records(),
+                helpers=frozenset(helper.pid for helper in living_below(os.getpid())),
                 deadline_s=planned.options.slate_timeout_s,
                 cancelled=cancelled,
             )

@@ -141,7 +141,7 @@ class Containment:
             self._adoption.escalate()
             return
         self.keeper.escalate()
-        self._after(self._deadlines.kill_s, self._replace_keeper)
+        self._after(self._deadlines.kill_s + _SLACK_S, self._replace_keeper)
 
     def adopt(self) -> None:
         """End it in the keeper's place: all that the keeper held is ours now."""

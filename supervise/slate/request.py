@@ -20,7 +20,7 @@ class SlateRequest:
     """A slate to be cleaned.
 
     `need` is None when only leftovers of the run are of interest. `deadline_s` bounds everything together, in seconds;
-    `cancelled` is asked between steps.
+    `cancelled` is asked between steps. `helpers` are pids of ours that are there for the coming launch: never touched.
     """
 
     run: str
@@ -29,6 +29,7 @@ class SlateRequest:
     records: tuple[Record, ...] = ()
     deadline_s: float = 100.0
     dry_run: bool = False
+    helpers: frozenset[int] = frozenset()
     cancelled: Callable[[], bool] = lambda: False
 
 

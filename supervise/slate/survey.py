@@ -39,7 +39,7 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
     return Snapshot(
         host=host.host_id(),
         uid=os.geteuid(),
-        lineage=host.lineage(),
+        lineage=host.lineage() | request.helpers,
         processes=processes,
         records=request.records,
         ports=tuple(_port(host, port.host, port.number, processes) for port in need.ports) if need else (),

@@ -13,7 +13,7 @@ from typing import Any
 from supervise.host import procfs
 from supervise.model.process import Process, ProcessId
 from tests.support.launcher import Launched, Supervise
-from tests.support.waiting import wait_gone, wait_until
+from tests.support.waiting import survivors, wait_gone, wait_until
 
 START_S = 180.0
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
@@ -94,6 +94,10 @@ class Server:
         members = procfs.descendants(procfs.scan(), keeper)
         self._seen.update(member.id for member in members)
         return members
+
+    def survivors(self) -> list[str]:
+        """Those that were ever seen in the group and still run."""
+        return survivors(self._seen)
 
     def engine_core(self) -> ProcessId:
         """The process that holds the model."""
