@@ -1,25 +1,42 @@
-"""Where the members of a group are found, and how all of them are struck at once."""
+"""A group below one subreaper and, where one could be had, in one cgroup leaf."""
 
 from __future__ import annotations
 
-from supervise.group.members import living_below
+from collections.abc import Callable
+
+from supervise.group.members import Members, living_below
+from supervise.group.reaping import Reaper
 from supervise.host import cgroupfs, procfs
 from supervise.model.process import Process, ProcessId
 
 
-class Enclosure:
-    """The group below one subreaper and, where one could be had, in one cgroup leaf.
+class Enclosure(Members):
+    """What holds a group, and so knows who is in it.
 
     Args:
         root: pid of the subreaper; itself no member.
+        childless: reaps what can be reaped and tells whether no child of the subreaper is left.
         leaf: directory of the leaf, None without one.
-        last: helpers of ours among the members, without which the others could not be ended in order: the init of a PID
-            namespace, a guard. They go last.
+        last: who goes last.
+        reaper: the subreaper's own, if it has one thread and no other children than members.
     """
 
-    def __init__(self, root: int, leaf: str | None = None, last: frozenset[ProcessId] = frozenset()) -> None:
+    def __init__(
+        self,
+        root: int,
+        childless: Callable[[], bool],
+        leaf: str | None = None,
+        last: frozenset[ProcessId] = frozenset(),
+        reaper: Reaper | None = None,
+    ) -> None:
         self.leaf, self.last = leaf, last
-        self._root = root
+        self._root, self._childless, self._reaper = root, childless, reaper
+        self._counted = 0
+
+    @classmethod
+    def of(cls, reaper: Reaper, root: int, leaf: str | None) -> Enclosure:
+        """That of a process which does nothing but hold it."""
+        return cls(root, reaper.reap, leaf, reaper=reaper)
 
     def living(self) -> list[Process]:
         """All members that run: those that descend from us, and those that the kernel counts into the leaf."""
@@ -31,9 +48,9 @@ class Enclosure:
         readings = (procfs.read(pid, environ=False) for pid in strays)
         return [*below, *(process for process in readings if process is not None and not process.gone)]
 
-    def populated(self) -> bool:
-        """Whether the kernel counts anybody in the leaf; False without one."""
-        return self.leaf is not None and cgroupfs.populated(self.leaf)
+    def empty(self) -> bool:
+        """The kernel's own word for it, twice: no child is left, and nobody is counted in the leaf."""
+        return self._childless() and not (self.leaf is not None and cgroupfs.populated(self.leaf))
 
     def strike(self) -> bool:
         """SIGKILL every member in the leaf in one step; False if there is no leaf to do it with."""
@@ -44,6 +61,18 @@ class Enclosure:
         except OSError:
             return False
         return True
+
+    def chase(self) -> None:
+        """See `Reaper.chase`."""
+        if self._reaper is not None:
+            self._reaper.chase()
+
+    def settled(self) -> bool:
+        """Nobody has been reaped since: a chain of processes that fork and exit leaves one to reap at each step."""
+        if self._reaper is None:
+            return False
+        before, self._counted = self._counted, self._reaper.count
+        return before == self._counted
 
     def remove(self) -> None:
         """Remove the leaf, which is empty."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import islice, pairwise
 
+from supervise.group.members import Members
 from supervise.host import procfs, signals
 from supervise.model.process import Process, ProcessId
 
@@ -22,9 +23,9 @@ _REPEAT_S = 2.0
 _SETTLE_S = 1.0
 _EVIDENCE_S = 12.0
 _SENT_KEPT = 256
-# Where a zombie stays that somebody else must reap (a tracer, say) there is no other proof than to see nobody alive,
-# more than once: one reading of /proc can be outrun by a fork.
-_EMPTY_READINGS = 3
+# Where a zombie stays that somebody else must reap (a tracer, say) there is no other proof than to see nobody alive
+# while nobody ends, and that more than once: one reading of /proc can be outrun by a fork.
+_EMPTY_READINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +71,18 @@ class Ending:
     """Ends a group step by step; every step returns at once, so that no loop ever blocks in it.
 
     Args:
-        members: a fresh reading of all members that still run, leader included, with their command lines.
+        members: who belongs to it.
         leader: who is asked first; None when it has already gone.
         deadlines: how long each step may take.
-        empty: a cheaper and stronger test for an empty group, where there is one.
-        strike: kills all members in one step, where that can be done; tells whether it was.
-        last: members that are ended after all others, like resource trackers.
         before_kill: called once with all members just before the first SIGKILL: the last chance to look at them.
     """
 
     def __init__(
         self,
-        members: Callable[[], Sequence[Process]],
+        members: Members,
         leader: ProcessId | None,
         deadlines: Deadlines,
         *,
-        empty: Callable[[], bool] | None = None,
-        strike: Callable[[], bool] = lambda: False,
-        last: frozenset[ProcessId] = frozenset(),
         before_kill: Callable[[Sequence[Process]], object] = lambda _members: None,
     ) -> None:
         self.stage = Stage.LEADER
@@ -96,9 +91,6 @@ class Ending:
         self._members = members
         self._leader = leader
         self._deadlines = deadlines
-        self._empty = empty or (lambda: not members())
-        self._strike = strike
-        self._last = last
         self._before_kill = before_kill
         self._deadline: float | None = None
         self._repeat_at = 0.0
@@ -131,7 +123,7 @@ class Ending:
         Returns:
             Seconds until the next step is due, None when over.
         """
-        if not self.over and self._empty():
+        if not self.over and self._members.empty():
             self._enter(Stage.OVER)
         while True:
             before = self.stage
@@ -163,18 +155,18 @@ class Ending:
         if self._due(now, self._deadlines.term_s):
             self._enter(Stage.EVIDENCE)
         elif now >= self._repeat_at:
-            for member in self._members():
+            for member in self._members.living():
                 self._ask(member.id)
             self._repeat_at = now + _REPEAT_S
         return 0.05
 
     def _step_evidence(self, now: float) -> float | None:
-        if self._due(now, self._deadlines.evidence_s) or not self._members():
+        if self._due(now, self._deadlines.evidence_s) or not self._members.living():
             self._enter(Stage.KILL)
         return 0.05
 
     def _step_kill(self, now: float) -> float | None:
-        members = self._members()
+        members = self._members.living()
         if self._deadline is None:
             self._before_kill(members)
         overdue = self._due(now, self._deadlines.kill_s)
@@ -183,9 +175,12 @@ class Ending:
         if not (doomed and (storm or len(doomed) == len(members)) and self._strike_all(members)):
             for member in doomed:
                 self._send(member.id, signal.SIGKILL)
+        settled = self._members.settled()
+        if storm or not (members or settled):
+            self._members.chase()
         self._struck.update(member.id for member in doomed)
-        if overdue or self._all_refuse(members, now) or self._nobody_seen(members):
-            self.survivors = tuple(self._members())
+        if overdue or self._all_refuse(members, now) or self._nobody_seen(members, settled=settled):
+            self.survivors = tuple(self._members.living())
             self._enter(Stage.OVER)
         # Whoever forks faster than we read is read again at once.
         return 0.0 if storm else 0.02
@@ -200,7 +195,7 @@ class Ending:
         return members if self._tracker_deadline is not None and now >= self._tracker_deadline else others
 
     def _goes_last(self, member: Process) -> bool:
-        return member.id in self._last or is_resource_tracker(member)
+        return member.id in self._members.last or is_resource_tracker(member)
 
     def _is_storm(self, doomed: Sequence[Process]) -> bool:
         """Whether new ones have come since the first blow: then sparing anybody costs more than it brings."""
@@ -209,7 +204,7 @@ class Ending:
         )
 
     def _strike_all(self, members: Sequence[Process]) -> bool:
-        if not self._strike():
+        if not self._members.strike():
             return False
         self._note_sent(member.id for member in members)
         return True
@@ -223,8 +218,8 @@ class Ending:
             self._refusing_since = now
         return now - self._refusing_since >= self._deadlines.tracker_s
 
-    def _nobody_seen(self, members: Sequence[Process]) -> bool:
-        self._empty_readings = 0 if members else self._empty_readings + 1
+    def _nobody_seen(self, members: Sequence[Process], *, settled: bool) -> bool:
+        self._empty_readings = 0 if members or not settled else self._empty_readings + 1
         return self._empty_readings >= _EMPTY_READINGS
 
     def _step_over(self, _now: float) -> float | None:

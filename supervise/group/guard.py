@@ -18,14 +18,12 @@ from supervise.group import signalling, wire
 from supervise.group.enclosure import Enclosure
 from supervise.group.ending import Deadlines, Ending
 from supervise.group.keeper import Keeper
-from supervise.host import kernel, signals
-from supervise.model.process import ProcessId
-
-_DEADLINES = Deadlines.for_stale()
+from supervise.group.reaping import Reaper
+from supervise.host import kernel
 
 
 class Guard:
-    """Waits for the end of the keeper, and for more only if supervise has ended too.
+    """Waits for the end of the keeper, and ends in its place what it left, should it have been killed.
 
     Args:
         keeper: pid of our child.
@@ -34,57 +32,32 @@ class Guard:
 
     def __init__(self, keeper: int, hold: wire.Message) -> None:
         self._keeper: int | None = keeper
-        self._supervisor = ProcessId(*hold["supervisor"])
-        self._enclosure = Enclosure(os.getpid(), hold["leaf"])
+        self._reaper = Reaper(self._on_end)
+        self._enclosure = Enclosure.of(self._reaper, os.getpid(), hold["leaf"])
         self._ending: Ending | None = None
-        self._keeper_finished = False
 
     def run(self) -> None:
-        """Until nobody is left below us, or survivors have been given up, by the keeper or by us."""
+        """Until nobody is left below us, or survivors have been given up."""
         wakeup = signalling.wake_on((signal.SIGCHLD,))
         for signum in signalling.STOPPING:
             signal.signal(signum, signal.SIG_IGN)
-        poller = select.poll()
-        poller.register(wakeup, select.POLLIN)
-        try:
-            # Readable once it has ended (pidfd_open(2)). Should the pid be another's by now, we wake up once in vain.
-            poller.register(os.pidfd_open(self._supervisor.pid), select.POLLIN)
-        except OSError:
-            pass
-        while not self._reap() and not self._keeper_finished:
-            delay = self._step()
-            if self._ending is not None and self._ending.over:
-                break
-            for fd, _ in poller.poll(None if delay is None else delay * 1000):
-                if fd == wakeup:
-                    os.read(wakeup, 256)
-                else:
-                    poller.unregister(fd)
+        while not self._reaper.reap() and self._keeper is not None:
+            _wait(wakeup, None)
+        if self._ending is not None:
+            while (delay := self._ending.step(time.monotonic())) is not None:
+                _wait(wakeup, delay)
         self._enclosure.remove()
 
-    def _step(self) -> float | None:
-        if self._keeper is not None or (self._ending is None and signals.alive(self._supervisor)):
-            return None
-        if self._ending is None:
-            self._ending = Ending(
-                self._enclosure.living, None, _DEADLINES, empty=self._empty, strike=self._enclosure.strike
-            )
-        return self._ending.step(time.monotonic())
+    def _on_end(self, pid: int, status: int) -> None:
+        if pid == self._keeper:
+            self._keeper = None
+            if status:
+                self._ending = Ending(self._enclosure, None, Deadlines.for_stale())
 
-    def _empty(self) -> bool:
-        return self._reap() and not self._enclosure.populated()
 
-    def _reap(self) -> bool:
-        """Reap all that has ended; True if nobody is left below us."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return True
-            if pid == 0:
-                return False
-            if pid == self._keeper:
-                self._keeper, self._keeper_finished = None, status == 0
+def _wait(wakeup: int, delay: float | None) -> None:
+    if select.select([wakeup], [], [], delay)[0]:
+        os.read(wakeup, 256)
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ class Keeper:
         self._unheard: list[wire.Message] = []
         # Our own child: even if it died at once it is a zombie now, and has an identity.
         self.guard = procfs.identify(pid) or ProcessId(pid, 0)
-        self._ask(keep_open, request="hold", log=log, leaf=leaf, supervisor=procfs.self_id())
+        self._ask(keep_open, request="hold", log=log, leaf=leaf)
         self.id = self._met()
 
     def spawn(
@@ -196,18 +196,9 @@ class Adoption:
         childless: Callable[[], bool],
     ) -> None:
         self._leftovers = leftovers
-        self._childless = childless
         self._started_at = time.monotonic()
-        self._enclosure = Enclosure(os.getpid(), leaf, frozenset({guard}))
-        self._ending = Ending(
-            self._enclosure.living,
-            None,
-            deadlines.unattended(),
-            empty=self._empty,
-            strike=self._enclosure.strike,
-            last=self._enclosure.last,
-            before_kill=self._leftovers.note,
-        )
+        self._enclosure = Enclosure(os.getpid(), childless, leaf, frozenset({guard}))
+        self._ending = Ending(self._enclosure, None, deadlines.unattended(), before_kill=self._leftovers.note)
         self._leftovers.note(self._enclosure.living())
 
     def step(self) -> float | None:
@@ -222,6 +213,3 @@ class Adoption:
         """Survivors, leftovers, and how long it took, in seconds; call it once, when over."""
         self._enclosure.remove()
         return self._ending.survivors, self._leftovers.remove(), time.monotonic() - self._started_at
-
-    def _empty(self) -> bool:
-        return self._childless() and not self._enclosure.populated()

@@ -21,6 +21,7 @@ from supervise.group.ending import Deadlines, Ending, Stage
 from supervise.group.leftovers import Leftovers
 from supervise.group.members import describe
 from supervise.group.pidns import Namespace
+from supervise.group.reaping import Reaper
 from supervise.group.spawning import Birthplace, spawn
 from supervise.group.suspension import Suspension
 from supervise.host import procfs, signals
@@ -42,7 +43,8 @@ class Keeper:
         self._splitter = splitter
         self._outgoing = b""
         self._birthplace = Birthplace(hold["leaf"])
-        self._enclosure = Enclosure(os.getpid(), self._birthplace.leaf)
+        self._reaper = Reaper(self._on_end)
+        self._enclosure = Enclosure.of(self._reaper, os.getpid(), self._birthplace.leaf)
         self._namespace: Namespace | None = None
         self._leader: ProcessId | None = None
         self._leader_running = False
@@ -52,7 +54,6 @@ class Keeper:
         self._stage: Stage | None = None
         self._suspension: Suspension | None = None
         self._started_at = 0.0
-        self._childless = True
         self._tell({"event": "hello", **procfs.self_id()._asdict()})
         if self._birthplace.refused:
             self._tell({"event": "refused", "tier": "cgroup", "why": self._birthplace.refused})
@@ -71,7 +72,7 @@ class Keeper:
             if self._finished():
                 break
             self._wait(wakeup, delay)
-            self._reap()
+            self._reaper.reap()
         self._report_end()
 
     def _finished(self) -> bool:
@@ -173,7 +174,7 @@ class Keeper:
             return
         finally:
             self._leave_birthplace()
-        self._leader_running, self._childless = True, False
+        self._leader_running = True
         self._tell({"event": "spawned", **self._leader._asdict()})
 
     def _launch(self, message: wire.Message) -> ProcessId:
@@ -196,19 +197,11 @@ class Keeper:
             self._enclosure.leaf = None
             self._tell({"event": "refused", "tier": "cgroup", "why": f"cannot leave it: {error.strerror}"})
 
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                self._childless = True
-                return
-            if pid == 0:
-                return
-            if self._namespace is not None and pid == self._namespace.init.pid:
-                self._leader_ended(self._namespace.status())
-            elif self._leader is not None and pid == self._leader.pid:
-                self._leader_ended(os.waitstatus_to_exitcode(status))
+    def _on_end(self, pid: int, status: int) -> None:
+        if self._namespace is not None and pid == self._namespace.init.pid:
+            self._leader_ended(self._namespace.status())
+        elif self._leader is not None and pid == self._leader.pid:
+            self._leader_ended(os.waitstatus_to_exitcode(status))
 
     def _leader_ended(self, status: int | None) -> None:
         """It has ended, how is known unless the init that saw it was killed with it."""
@@ -229,25 +222,13 @@ class Keeper:
             leader = self._leader if self._leader_running else None
             self._leftovers.note(self._enclosure.living())
             deadlines = self._deadlines if self._channel is not None else self._deadlines.unattended()
-            self._ending = Ending(
-                self._enclosure.living,
-                leader,
-                deadlines,
-                empty=self._empty,
-                strike=self._enclosure.strike,
-                last=self._enclosure.last,
-                before_kill=self._leftovers.note,
-            )
+            self._ending = Ending(self._enclosure, leader, deadlines, before_kill=self._leftovers.note)
 
     def _stop_or_escalate(self) -> None:
         if self._ending is None:
             self._begin_ending()
         else:
             self._ending.escalate()
-
-    def _empty(self) -> bool:
-        self._reap()
-        return self._childless and not self._enclosure.populated()
 
     def _report_end(self) -> None:
         if self._ending is None:

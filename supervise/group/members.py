@@ -1,14 +1,43 @@
-"""Who belongs to a group: all that descend from its container."""
+"""Who belongs to a group, and what can be done with all of them at once."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from supervise.host import procfs
-from supervise.model.process import Process
+from supervise.model.process import Process, ProcessId
 from supervise.text import redact, shorten
 
 _LONGEST_TITLE = 200
+
+
+class Members:
+    """The members of a group as the stop path needs them; what is more than reading /proc is for those who can do it.
+
+    Attributes:
+        last: helpers of ours among them, without which the others could not be ended in order. They go last.
+    """
+
+    last: frozenset[ProcessId] = frozenset()
+
+    def living(self) -> list[Process]:
+        """A fresh reading of all that run, with their command lines."""
+        raise NotImplementedError
+
+    def empty(self) -> bool:
+        """Whether nobody is left."""
+        return not self.living()
+
+    def strike(self) -> bool:
+        """SIGKILL all of them in one step; False if there is no way to."""
+        return False
+
+    def chase(self) -> None:
+        """SIGKILL those that appear and vanish faster than they can be read."""
+
+    def settled(self) -> bool:
+        """Whether nobody of them has ended since this was asked last: then one reading can be believed."""
+        return False
 
 
 def living_below(root: int) -> list[Process]:

@@ -61,7 +61,7 @@ class Containment:
         self.keeper = keeper
         self._deadlines, self._listener, self._childless = deadlines, listener, childless
         self._io = asyncio.get_running_loop()
-        self._launched = False
+        self._launched = self._escalated = False
         self._owned: tuple[str | None, str] = (None, "")
         self._adoption: Adoption | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -137,6 +137,7 @@ class Containment:
 
     def escalate(self) -> None:
         """Kill now."""
+        self._escalated = True
         if self._adoption is not None:
             self._adoption.escalate()
             return
@@ -153,6 +154,8 @@ class Containment:
             guard=self.keeper.guard,
             childless=self._childless,
         )
+        if self._escalated:
+            self._adoption.escalate()
         self._step()
 
     def release(self) -> None:

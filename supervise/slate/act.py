@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from supervise.group.ending import Deadlines, Ending, run
 from supervise.group.leftovers import Leftovers
+from supervise.group.members import Members
 from supervise.host import files, procfs, shm, sockets
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import (
@@ -38,7 +39,7 @@ def end_processes(findings: Iterable[Finding], host: Host) -> list[Outcome]:
     """
     doomed = _Doomed(t for f in findings if isinstance(f.action, EndProcesses) for t in f.action.targets)
     leftovers = Leftovers(frozenset())
-    ending = Ending(doomed.living, None, Deadlines.for_stale(), before_kill=leftovers.note)
+    ending = Ending(doomed, None, Deadlines.for_stale(), before_kill=leftovers.note)
     leftovers.note(doomed.living())
     run(ending, host.clock, host.sleep)
     if ending.survivors:
@@ -66,7 +67,7 @@ def remove(finding: Finding) -> None:
             cgroups.remove(path)
 
 
-class _Doomed:
+class _Doomed(Members):
     """The targets and everything that was ever seen below them: a child whose parent dies first is not lost."""
 
     def __init__(self, targets: Iterable[ProcessId]) -> None:

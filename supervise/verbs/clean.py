@@ -16,11 +16,11 @@ from supervise.model.slate import SlateResult
 from supervise.profiles.load import load_all
 from supervise.report.console import Console, for_stream
 from supervise.runner import plan
-from supervise.runner.holder import take_lock
+from supervise.runner.holder import living, take_lock
 from supervise.runner.plan import Options
 from supervise.runner.slate import settle
 from supervise.slate import SlateRequest, sweep, to_json
-from supervise.verbs.select import choose, is_live, say, store
+from supervise.verbs.select import choose, say, store
 
 
 def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: bool) -> int:
@@ -98,8 +98,13 @@ def _clean_one(
 
 
 def _idle(known: Store, name: str | None) -> list[Run]:
-    runs = [run for run in known.runs() if name in (None, run.name)]
-    for run in runs:
-        if is_live(run):
+    """Runs without a supervise; where a keeper or guard is still ending the group of a dead one, that is waited for."""
+    idle = []
+    for run in known.runs():
+        if name not in (None, run.name):
+            continue
+        if living(run.read_state(), "supervisor"):
             say(f"supervise: run {run.name} is live: left alone")
-    return [run for run in runs if not is_live(run)]
+        else:
+            idle.append(run)
+    return idle

@@ -1,7 +1,7 @@
 """Makes a tiny Llama with random weights and a tokenizer of its own, without the hub; the engine's interpreter runs it.
 
-`python models.py DIRECTORY` makes `DIRECTORY/tiny` and `DIRECTORY/missing-norm`, which lacks the weight of one norm
-layer and must fail to load.
+`python models.py DIRECTORY` makes `DIRECTORY/tiny`, `DIRECTORY/tiny-moe` (a mixture of experts), and
+`DIRECTORY/missing-norm`, which lacks the weight of one norm layer and must fail to load.
 """
 
 from __future__ import annotations
@@ -28,26 +28,40 @@ def make(python: Path, directory: Path) -> None:
     subprocess.run([python, __file__, directory], check=True, stdout=subprocess.DEVNULL, timeout=180.0)
 
 
+_SIZES = {
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "head_dim": 32,  # attention on the CPU takes multiples of 32 only
+    "max_position_embeddings": 2048,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "tie_word_embeddings": False,
+}
+
+
 def _tiny(target: Path) -> None:
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
+
+    _save(LlamaForCausalLM, LlamaConfig(**_SIZES), target)
+
+
+def _tiny_moe(target: Path) -> None:
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    config = MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2, sliding_window=None)
+    _save(MixtralForCausalLM, config, target)
+
+
+def _save(model, config, target: Path) -> None:
+    import torch
 
     _tokenizer().save_pretrained(target)
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=512,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        head_dim=32,  # attention on the CPU takes multiples of 32 only
-        max_position_embeddings=2048,
-        bos_token_id=1,
-        eos_token_id=2,
-        tie_word_embeddings=False,
-    )
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(target)
+    model(config).to(torch.bfloat16).save_pretrained(target)
 
 
 def _tokenizer():
@@ -81,8 +95,9 @@ def _make_here(directory: Path) -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     scratch = directory / f"scratch-{os.getpid()}"
     _tiny(scratch / "tiny")
+    _tiny_moe(scratch / "tiny-moe")
     _without(MISSING_WEIGHT, scratch / "tiny", scratch / "missing-norm")
-    for model in ("tiny", "missing-norm"):
+    for model in ("tiny", "tiny-moe", "missing-norm"):
         shutil.rmtree(directory / model, ignore_errors=True)
         (scratch / model).rename(directory / model)
     scratch.rmdir()

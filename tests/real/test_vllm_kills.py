@@ -32,6 +32,7 @@ class Setup:
     flags: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     titles: tuple[str, ...] = ("VLLM::EngineCore", "VLLM::Worker")
+    model: str = "tiny"
 
 
 _TWO_CORES = (("VLLM_CPU_OMP_THREADS_BIND", "0|1"),)
@@ -40,11 +41,12 @@ TENSOR_PARALLEL = Setup(("-tp", "2"), _TWO_CORES, ("VLLM::EngineCore", "VLLM::Wo
 TWO_API_SERVERS = Setup(
     ("--api-server-count", "2"), (), ("VLLM::EngineCore", "VLLM::APIServer_0", "VLLM::APIServer_1", "VLLM::Worker")
 )
-# Its servers leave the process group, and go on answering after a killpg of it.
+# Its servers leave the process group, and go on answering after a killpg of it. It takes a mixture of experts.
 EXTERNAL_BALANCER = Setup(
     ("--data-parallel-size", "2", "--data-parallel-size-local", "2", "--data-parallel-multi-port-external-lb"),
     _TWO_CORES,
     ("VLLM::EngineCore_DP0", "VLLM::EngineCore_DP1"),
+    "tiny-moe",
 )
 
 # The moment after which it is struck: a line of the log, None for the very beginning; and how long after it at most.
@@ -102,7 +104,7 @@ def test_an_engine_that_is_stopped_does_not_hold_up_the_end(server: Server) -> N
 def reach(server: Server, setup: Setup, line: str | None) -> None:
     """Start it, and wait for that line of its log."""
     server.vllm.environment.update(setup.environment)
-    server.start(*setup.flags)
+    server.start(*setup.flags, model=setup.model)
     if line == "ready":
         server.wait_ready()
         titles = {(member.argv or ("",))[0].split("\0")[0] for member in server.group()}

@@ -226,16 +226,18 @@ class TestAllAreKilled:
 _SMALL_KEEPER = """
 import os, subprocess, sys, time
 from supervise.group import ending
-from supervise.group.members import living_below
+from supervise.group.members import Members, living_below
 from supervise.host import kernel, procfs
 if sys.argv[1] == "subreaper":
     kernel.become_subreaper()
 server = subprocess.Popen(sys.argv[2:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 print("started", flush=True)
 sys.stdin.read()
-members = lambda: living_below(os.getpid())
+class Below(Members):
+    def living(self):
+        return living_below(os.getpid())
 quick = ending.Deadlines(grace_s=1.0, term_s=0.2)
-path = ending.Ending(members, procfs.identify(server.pid), quick)
+path = ending.Ending(Below(), procfs.identify(server.pid), quick)
 ending.run(path, time.monotonic, time.sleep)
 print("empty" if not path.survivors else "survivors", flush=True)
 """

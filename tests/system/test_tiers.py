@@ -118,8 +118,8 @@ class TestLeaf:
 
     def test_members_are_found_there_that_descend_from_somebody_else(self, leaf: str) -> None:
         with inside(leaf, self.sleeper) as process, subprocess.Popen(["sleep", "60"]) as root:
-            assert [member.pid for member in Enclosure(root.pid, leaf).living()] == [process.pid]
-            assert Enclosure(root.pid).living() == []
+            assert [member.pid for member in Enclosure(root.pid, bool, leaf).living()] == [process.pid]
+            assert Enclosure(root.pid, bool).living() == []
             root.kill()
 
 
