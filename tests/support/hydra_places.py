@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from supervise.model.process import ProcessId
-from tests.support.hydra import ALL, FOR_ROOT, RESTLESS, members
+from tests.support.hydra import ALL, FOR_ROOT, members
 from tests.support.hydra_census import Tree, hunt_down
 from tests.support.launcher import Launched, Supervise
 from tests.support.waiting import wait_until
