@@ -70,6 +70,15 @@ def supervise_as_nobody(short_dir: Path) -> Iterator[Supervise]:
     launched.close()
 
 
+@pytest.fixture(params=["ourselves", pytest.param("nobody", marks=pytest.mark.root)])
+def user(request: pytest.FixtureRequest) -> Supervise:
+    """The command line, once as who we are and once as an ordinary user."""
+    name = "supervise" if request.param == "ourselves" else "supervise_as_nobody"
+    found = request.getfixturevalue(name)
+    assert isinstance(found, Supervise)
+    return found
+
+
 @pytest.fixture
 def family(short_dir: Path) -> Iterator[Family]:
     """Where a program under test tells its pids; whatever is left of it is ended at tear-down."""

@@ -31,9 +31,10 @@ def own() -> str:
         path = next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), None)
     if path is None:
         raise NoCgroupError("this kernel runs without cgroup v2")
-    if path.startswith("/.."):
-        raise NoCgroupError("our cgroup lies outside of this cgroup namespace")
-    return _below_mount(path)
+    directory, _ = located(path)
+    if directory is None:
+        raise NoCgroupError("our cgroup v2 is not mounted here")
+    return directory
 
 
 def make_leaf(run: str, token: str) -> str:
@@ -160,21 +161,35 @@ def _refusal(base: str, error: OSError) -> str:
     return f"{base}: {error.strerror}"
 
 
-def _below_mount(path: str) -> str:
-    """Where a path of the hierarchy is to be found in the file system (proc(5), mountinfo)."""
+def located(path: str, controller: str | None = None) -> tuple[str | None, str]:
+    """Where a cgroup is to be found in the file system (proc(5), mountinfo).
+
+    Args:
+        path: as /proc/PID/cgroup has it; it begins with "/.." outside of our cgroup namespace (cgroup_namespaces(7)).
+        controller: the controller of a v1 hierarchy, None for cgroup v2.
+
+    Returns:
+        Its directory, None if it is not below anything mounted here, and the mount point.
+    """
+    for line in _mounts().splitlines():
+        mount, _, source = line.partition(" - ")
+        kind, _, options = source.split(" ", 2)
+        if kind != ("cgroup" if controller else "cgroup2") or (controller and controller not in options.split(",")):
+            continue
+        root, top = (_unescaped(field) for field in mount.split(" ")[3:5])
+        below = os.path.relpath(path, root)
+        if below != ".." and not below.startswith("../") and not path.startswith("/.."):
+            return os.path.normpath(os.path.join(top, below)), top
+    return None, ""
+
+
+def _mounts() -> str:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            before, _, after = line.partition(" - ")
-            if not after.startswith("cgroup2 "):
-                continue
-            root, point = (_unescaped(field) for field in before.split()[3:5])
-            if root == "/" or path == root or path.startswith(root + "/"):
-                relative = path[len(root) :] if root != "/" else path
-                return os.path.normpath(point + "/" + relative)
-    raise NoCgroupError("cgroup v2 is not mounted")
+        return file.read()
 
 
 def _unescaped(field: str) -> str:
+    r"""A path of mountinfo, where blanks and backslashes stand as `\040` and `\134`."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from supervise.host import procfs, sockets
+from supervise.host import cgroupfs, procfs, sockets
 
 MOST_THREADS = 128
 
@@ -76,18 +76,8 @@ def threads(pid: int) -> tuple[Thread, ...] | None:
 
 def devices(pid: int) -> tuple[str, ...] | None:
     """The GPU devices that a process holds open: files below /dev of NVIDIA, AMD's kfd, and DRI."""
-    held = set()
-    try:
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            try:
-                target = os.readlink(f"/proc/{pid}/fd/{fd}")
-            except FileNotFoundError:
-                continue
-            if target.startswith(_DEVICES):
-                held.add(target)
-    except OSError:
-        return None
-    return tuple(sorted(held))
+    held = procfs.opened_by(pid)
+    return None if held is None else tuple(sorted({target for target in held if target.startswith(_DEVICES)}))
 
 
 def ports(pid: int, listening: Mapping[int, int] | None = None) -> tuple[int, ...] | None:
@@ -110,13 +100,12 @@ def memory_events(pid: int) -> str | None:
     That is memory.events (cgroup v2, of the nearest cgroup that has the controller; it counts for all below it) or
     memory.oom_control (v1). A host has the controller in one of the two hierarchies, never in both (cgroups(7)).
     """
-    mounts = _text("/proc/self/mountinfo") or ""
     for line in (_text(f"/proc/{pid}/cgroup") or "").splitlines():
         hierarchy, controllers, path = line.split(":", 2)
         if hierarchy == "0":
-            files = _memory_files(mounts, path)
+            files = _memory_files(path)
         elif "memory" in controllers.split(","):
-            directory, _ = _directory(mounts, "memory", path)
+            directory, _ = cgroupfs.located(path, "memory")
             files = iter([f"{directory}/memory.oom_control"] if directory else [])
         else:
             continue
@@ -126,40 +115,12 @@ def memory_events(pid: int) -> str | None:
     return None
 
 
-def _memory_files(mounts: str, path: str) -> Iterator[str]:
+def _memory_files(path: str) -> Iterator[str]:
     """The memory.events of a cgroup v2 and of those above it, up to where the hierarchy is mounted."""
-    directory, top = _directory(mounts, None, path)
+    directory, top = cgroupfs.located(path)
     while directory is not None:
         yield f"{directory}/memory.events"
         directory = os.path.dirname(directory) if directory != top else None
-
-
-def _directory(mounts: str, controller: str | None, path: str) -> tuple[str | None, str]:
-    """Where a cgroup can be looked into.
-
-    Args:
-        mounts: the text of /proc/self/mountinfo.
-        controller: the controller of a v1 hierarchy, None for cgroup v2.
-        path: as /proc/PID/cgroup has it; it begins with "/.." outside of our cgroup namespace (cgroup_namespaces(7)).
-
-    Returns:
-        Its directory, None if it is not below anything mounted here, and the mount point.
-    """
-    for line in mounts.splitlines():
-        mount, _, source = line.partition(" - ")
-        kind, _, options = source.split(" ", 2)
-        if kind != ("cgroup" if controller else "cgroup2") or (controller and controller not in options.split(",")):
-            continue
-        root, top = (_unescaped(field) for field in mount.split(" ")[3:5])
-        below = os.path.relpath(path, root)
-        if below != ".." and not below.startswith("../") and not path.startswith("/.."):
-            return os.path.normpath(os.path.join(top, below)), top
-    return None, ""
-
-
-def _unescaped(field: str) -> str:
-    r"""A path of mountinfo, where blanks and backslashes stand as `\040` and `\134`."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
 def _thread(base: str, tid: int) -> Thread | None:

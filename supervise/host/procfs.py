@@ -133,20 +133,26 @@ def age_s(ticks: int) -> float:
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 
 
-def sockets_of(pid: int) -> frozenset[int] | None:
-    """Inodes of the sockets a process holds open, None if its descriptors may not be read."""
-    inodes = set()
+def opened_by(pid: int) -> list[str] | None:
+    """What the descriptors of a process point to (proc(5), fd), None if they may not be read."""
+    targets = []
     try:
         for fd in os.listdir(f"/proc/{pid}/fd"):
             try:
-                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                targets.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
             except FileNotFoundError:
                 continue
-            if match := re.fullmatch(r"socket:\[(\d+)\]", target):
-                inodes.add(int(match[1]))
     except OSError:
         return None
-    return frozenset(inodes)
+    return targets
+
+
+def sockets_of(pid: int) -> frozenset[int] | None:
+    """Inodes of the sockets a process holds open, None if its descriptors may not be read."""
+    targets = opened_by(pid)
+    if targets is None:
+        return None
+    return frozenset(int(match[1]) for target in targets if (match := re.fullmatch(r"socket:\[(\d+)\]", target)))
 
 
 def _slurp(path: str) -> bytes | None:

@@ -21,11 +21,12 @@ from supervise.report.console import Console
 from supervise.runner import launch, plan
 from supervise.runner.holder import take_lock
 from supervise.runner.loop import Loop
-from supervise.runner.performer import Performer, World
+from supervise.runner.performer import Performer
 from supervise.runner.plan import Options, Plan
 from supervise.runner.routing import route
 from supervise.runner.slate import settle
 from supervise.runner.tiers import TierError, choose
+from supervise.runner.world import World
 from supervise.slate.aftermath import look
 
 __all__ = ["Options", "TierError", "run"]
@@ -84,7 +85,7 @@ async def _supervise(
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: performer.broken(context.get("exception") or RuntimeError(context["message"]))
     )
-    restore = route(loop.post, performer)
+    restore = route(loop.post, performer.passing, performer.reap)
     try:
         performer.begin()
         done = await loop.run(performer)

@@ -4,59 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
+from supervise.group.reaping import Reaper
 from supervise.lifecycle import Effect, State
 from supervise.model.probe import Answer
-from supervise.model.process import Process, ProcessId
+from supervise.model.process import ProcessId
 from supervise.model.slate import FileId, Gpus, GpuStatus, SlateResult
-from supervise.model.tier import Tier, Tiers
-from supervise.runner import launch
+from supervise.model.tier import Tier
+from supervise.runner import cause, launch
 from supervise.runner.attempt import Opened
 from supervise.runner.containment import Containment
 from supervise.runner.journal import Journal
+from supervise.runner.passing import PassThrough
 from supervise.runner.readiness import Readiness
 from supervise.runner.report import how, outcome, tell, why
+from supervise.runner.tasks import Tasks
 from supervise.runner.tiers import TierError
 from supervise.runner.timers import Timers
 from supervise.runner.witness import Witness
 from supervise.slate import to_json
-from supervise.text import duration
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
     from supervise.group import wire
-    from supervise.group.handle import Keeper
-    from supervise.model.diagnosis import Diagnosis, End, SignatureSet
-    from supervise.model.probe import Probed
+    from supervise.model.diagnosis import Diagnosis
     from supervise.report.console import Console
     from supervise.runner.loop import Loop
     from supervise.runner.plan import Plan
     from supervise.runner.server_log import ServerLog
-    from supervise.runner.terminal import Terminal
-    from supervise.slate.aftermath import Aftermath
+    from supervise.runner.world import World
 
 
 # When members are noted: after this many seconds, and then at twice the distance, up to the last.
 _NOTE_FIRST_S, _NOTE_LAST_S = 0.25, 64.0
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What the performer uses of the outside; tests put stand-ins here."""
-
-    sweep: Callable[[Callable[[], bool]], SlateResult]
-    start_keeper: Callable[[], Keeper]
-    tiers: Tiers
-    probe: Callable[[Callable[[], Iterable[Process]]], Probed]
-    aftermath: Callable[[Gpus, frozenset[int]], Aftermath]
-    clock: Callable[[], float] = time.monotonic
-    in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
 
 
 class Performer:
@@ -92,11 +75,11 @@ class Performer:
         self._io = asyncio.get_running_loop()
         self._cancelled = False
         keeper = world.start_keeper()
-        self._group = Containment(keeper, plan.deadlines, self, childless=self.reap)
+        self._reaper = Reaper(self._on_child_end)
+        self._group = Containment(keeper, plan.deadlines, self, childless=self._reaper.reap)
         self._journal = Journal(run, console, keeper.id, keeper.guard, world.tiers)
         self._log: ServerLog | None = None
         self._witness: Witness | None = None
-        self._terminal: Terminal | None = None
         self._readiness = Readiness(
             plan.need,
             world.probe,
@@ -106,8 +89,9 @@ class Performer:
         )
         self._impostor: str | None = None
         self._launched_at = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(self.broken)
         self._timers = Timers(self._io)
+        self.passing = PassThrough(self._group, self._timers)
 
     @property
     def opened(self) -> Opened | None:
@@ -117,7 +101,7 @@ class Performer:
     def begin(self) -> None:
         """Start with the slate."""
         self._group.listen()
-        self._spawn_task(self._sweep())
+        self._tasks.start(self._sweep())
 
     def perform(self, effect: Effect) -> None:
         """Start one effect."""
@@ -151,17 +135,9 @@ class Performer:
         self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {details}")
         self._loop.post(life.Broken())
 
-    def reap(self) -> bool:
-        """Reap every child that has ended; True if none is left (waitpid(2), ECHILD)."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return True
-            if pid == 0:
-                return False
-            if self.opened and self.opened.leader and pid == self.opened.leader.pid:
-                self._loop.post(life.LeaderExited(os.waitstatus_to_exitcode(status)))
+    def reap(self) -> None:
+        """Reap every child that has ended."""
+        self._reaper.reap()
 
     def conclude(self, done: life.Done) -> None:
         """Tell and write down how it ended."""
@@ -179,32 +155,9 @@ class Performer:
     def release(self) -> None:
         """Let go of everything; a group that should still run is ended by its keeper then."""
         self._timers.cancel()
-        if self._terminal is not None:
-            self._terminal.finish()
+        if self.passing.terminal is not None:
+            self.passing.terminal.finish()
         self._group.release()
-
-    # --- signals that pass through ------------------------------------------------------------------------------------
-
-    def pass_on(self, signum: int) -> None:
-        """A signal that means the server, not us; a change of the window is the terminal's to tell if there is one."""
-        if signum == signal.SIGWINCH and self._terminal is not None:
-            self._terminal.resize()
-        else:
-            self._group.signal(signum)
-
-    def suspend(self) -> None:
-        """Ctrl-Z: the whole group is stopped, then we are."""
-        self._group.suspend()
-
-    def _stop_ourselves(self) -> None:
-        """Sleeps in here until somebody continues us; what had a deadline before has as much time left after."""
-        if self._terminal is not None:
-            self._terminal.suspend()
-        with self._timers.paused():
-            os.kill(os.getpid(), signal.SIGSTOP)
-        self._group.resume()
-        if self._terminal is not None:
-            self._terminal.resume()
 
     # --- slate --------------------------------------------------------------------------------------------------------
 
@@ -233,8 +186,8 @@ class Performer:
         if self._plan.options.tty:
             from supervise.runner.terminal import Terminal
 
-            self._terminal = Terminal.open(opened.attempt.log)
-            self._terminal.start(self._io)
+            self.passing.terminal = Terminal.open(opened.attempt.log)
+            self.passing.terminal.start(self._io)
         self._witness = Witness(opened.attempt, self._group.members, self._console, self._world.in_thread)
         additions = self._plan.profile.environment
         self._group.launch(
@@ -245,7 +198,7 @@ class Performer:
             private=opened.private,
             owner=opened.marker.id,
             pidns=tiers.pidns,
-            terminal=self._terminal.slave if self._terminal else None,
+            terminal=self.passing.terminal.slave if self.passing.terminal else None,
         )
         self._launched_at = self._world.clock()
         self._later(self._plan.options.ready_timeout_s, life.StartExpired())
@@ -258,7 +211,7 @@ class Performer:
             case "refused":
                 self._refused(Tier(message["tier"]), message["why"])
             case "suspended":
-                self._stop_ourselves()
+                self.passing.stop_ourselves()
             case "failed":
                 self._console.error(launch.explain_errno(self._command[0], message["errno"]))
                 self._loop.post(life.LaunchFailed(message["errno"]))
@@ -269,46 +222,39 @@ class Performer:
             case "noted":
                 self._on_noted(message)
 
+    def _on_child_end(self, pid: int, status: int) -> None:
+        """Of a leader that fell to us we hear what its keeper can no longer tell."""
+        if self.opened and self.opened.leader and pid == self.opened.leader.pid:
+            self._loop.post(life.LeaderExited(os.waitstatus_to_exitcode(status)))
+
     def _on_spawned(self, leader: ProcessId) -> None:
         if self.opened is None:
             return
         # Reading the log costs a start-up of its own: it begins once the server has begun.
-        from supervise.runner.server_log import ServerLog
+        from supervise.runner.server_log import ServerLog, known_failures
 
         self.opened.leader = leader
         self._journal.record()
         self._publish(self._loop.state)
-        if self._terminal is not None:
-            self._terminal.launched()
+        if self.passing.terminal is not None:
+            self.passing.terminal.launched()
         self._log = ServerLog(
             self.opened.attempt,
             self._plan.profile,
-            self._signatures(),
+            known_failures(self._plan.profile, self._console),
             self._plan.options.bound,
             self._world.clock,
             on_progress=self._on_progress,
             on_ready_line=self._on_ready_line,
             on_fatal=self._on_fatal,
         )
-        self._spawn_task(self._watch_readiness())
+        self._tasks.start(self._watch_readiness())
         self._note_members(_NOTE_FIRST_S)
 
     def _note_members(self, after_s: float) -> None:
         """Often at first, seldom later: who was seen once can be found again by whoever cleans up after us."""
         self._group.note()
         self._timers.later(after_s, lambda: self._note_members(min(after_s * 2, _NOTE_LAST_S)))
-
-    def _signatures(self) -> SignatureSet:
-        """Known failures; a damaged file costs their names, never the server."""
-        from supervise.model.diagnosis import SignatureSet
-        from supervise.profiles.errors import ProfileError
-        from supervise.profiles.signatures import load_signatures
-
-        try:
-            return load_signatures(self._plan.profile.signatures)
-        except ProfileError as error:
-            self._console.error(f"{error}; causes will be named from tracebacks only")
-            return SignatureSet()
 
     def _on_noted(self, message: wire.Message) -> None:
         if self.opened is not None:
@@ -377,7 +323,7 @@ class Performer:
         self._console.error("the keeper does not answer; ending the group in its place")
 
     def _capture(self) -> None:
-        self._spawn_task(self._take_evidence())
+        self._tasks.start(self._take_evidence())
 
     async def _take_evidence(self) -> None:
         if self._witness is not None:
@@ -390,7 +336,7 @@ class Performer:
 
     def _on_stage(self, stage: str) -> None:
         if stage == "evidence":
-            self._spawn_task(self._look_at_the_stubborn())
+            self._tasks.start(self._look_at_the_stubborn())
         else:
             self._console.stage(stage)
 
@@ -404,42 +350,24 @@ class Performer:
         self._group.adopt()
 
     def _verify(self) -> None:
-        self._spawn_task(self._look_once_more())
+        self._tasks.start(self._look_once_more())
 
     async def _look_once_more(self) -> None:
         gpus = self.slate.gpus if self.slate else Gpus(GpuStatus.ABSENT)
         aftermath = await self._world.in_thread(self._world.aftermath, gpus, frozenset(self._group.ended.pids))
         self._group.ended.aftermath = aftermath
-        if self._terminal is not None:
-            self._terminal.finish()
+        if self.passing.terminal is not None:
+            self.passing.terminal.finish()
         await self._world.in_thread(self._group.ended.look_closer)
         if self._log is not None:
             self._log.finish()
-            self.diagnosis = self._explained(self._log.conclude(self._end()))
+            self.diagnosis = self._diagnose(self._log)
         self._loop.post(life.Verified(self.diagnosis, aftermath.held))
 
-    def _explained(self, diagnosis: Diagnosis) -> Diagnosis:
-        """Where the log has no cause and it was we who ended it, the cause is what made us."""
-        cause = self._reason.cause if self._reason else None
-        if diagnosis.text is not None or cause not in (life.Cause.NOT_READY, life.Cause.FATAL):
-            return diagnosis
-        waited = f"not ready after {duration(self._plan.options.ready_timeout_s)} (--ready-timeout)"
-        meaning = self._impostor or waited
-        return replace(diagnosis, meaning=meaning, advice=("See the last lines of its log for where it stood.",))
-
-    def _end(self) -> End:
-        from supervise.model.diagnosis import End
-
+    def _diagnose(self, log: ServerLog) -> Diagnosis:
         reason = self._reason or life.Reason(life.Cause.ASKED)
-        status = reason.status
-        return End(
-            code=status if status is not None and status >= 0 else None,
-            signal=-status if status is not None and status < 0 else None,
-            requested=reason.cause is life.Cause.ASKED,
-            sent=self._group.ended.sent_to(self.opened.leader.pid if self.opened and self.opened.leader else 0),
-            ready=reason.was_ready,
-            phase=self._log.phase if self._log else None,
-        )
+        end = cause.end(reason, self._group.ended, self.opened.leader if self.opened else None, log.phase)
+        return cause.explained(log.conclude(end), reason, self._plan.options.ready_timeout_s, self._impostor)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
@@ -448,13 +376,3 @@ class Performer:
 
     def _later(self, delay_s: float, event: life.Event) -> None:
         self._timers.later(delay_s, lambda: self._loop.post(event))
-
-    def _spawn_task(self, coroutine: Coroutine[object, object, None]) -> None:
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.broken(error)

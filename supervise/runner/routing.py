@@ -5,35 +5,23 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from typing import Protocol
 
 from supervise import lifecycle as life
+from supervise.runner.passing import PassThrough
 
 _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _PASSING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 
 
-class Receiver(Protocol):
-    """Who acts on what is no decision of the lifecycle's."""
-
-    def reap(self) -> bool:
-        """A child has ended."""
-
-    def pass_on(self, signum: int) -> None:
-        """A signal for the server."""
-
-    def suspend(self) -> None:
-        """Ctrl-Z, or `kill -TSTP`."""
-
-
-def route(post: Callable[[life.Event], None], receiver: Receiver) -> Callable[[], None]:
+def route(post: Callable[[life.Event], None], passing: PassThrough, reap: Callable[[], object]) -> Callable[[], None]:
     """Take over our signals.
 
     Those that ask us to stop and that we inherited as ignored stay ignored: `nohup` means it.
 
     Args:
         post: takes events.
-        receiver: takes the rest.
+        passing: takes what means the server.
+        reap: called when a child has ended.
 
     Returns:
         What gives them back.
@@ -43,9 +31,9 @@ def route(post: Callable[[life.Event], None], receiver: Receiver) -> Callable[[]
     for signum in asking:
         io.add_signal_handler(signum, post, life.StopAsked(signum))
     for signum in _PASSING:
-        io.add_signal_handler(signum, receiver.pass_on, signum)
-    io.add_signal_handler(signal.SIGTSTP, receiver.suspend)
-    io.add_signal_handler(signal.SIGCHLD, receiver.reap)
+        io.add_signal_handler(signum, passing.signal, signum)
+    io.add_signal_handler(signal.SIGTSTP, passing.suspend)
+    io.add_signal_handler(signal.SIGCHLD, reap)
 
     def restore() -> None:
         for signum in (*asking, *_PASSING, signal.SIGTSTP, signal.SIGCHLD):

@@ -11,6 +11,9 @@ from supervise.diagnosis.progress import ProgressTracker
 from supervise.diagnosis.verdict import Diagnoser
 from supervise.model.diagnosis import Diagnosis, End, Line, Progress, SignatureSet
 from supervise.model.profile import Profile
+from supervise.profiles.errors import ProfileError
+from supervise.profiles.signatures import load_signatures
+from supervise.report.console import Console
 from supervise.runner.watching import LogWatch
 
 # What comes before the first line that a profile knows: imports, mostly, and silence for 13 to 16 s.
@@ -98,3 +101,12 @@ class ServerLog:
             self._began.setdefault(progress.phase, self._clock())
         self.progress = progress
         self._on_progress(new)
+
+
+def known_failures(profile: Profile, console: Console) -> SignatureSet:
+    """The signatures of a profile; a damaged file costs their names, never the server."""
+    try:
+        return load_signatures(profile.signatures)
+    except ProfileError as error:
+        console.error(f"{error}; causes will be named from tracebacks only")
+        return SignatureSet()

@@ -27,8 +27,9 @@ from supervise.probes import Answer, Probed
 from supervise.profiles.load import load
 from supervise.report.console import Console
 from supervise.runner.loop import Loop
-from supervise.runner.performer import Performer, World
+from supervise.runner.performer import Performer
 from supervise.runner.plan import Options, Plan
+from supervise.runner.world import World
 from supervise.slate.aftermath import Aftermath
 from tests.support.virtual import play
 

@@ -20,7 +20,7 @@ import pytest
 
 from supervise import evidence
 from supervise.evidence import Budget, Captured
-from supervise.host import condition, files, procfs, pyspy
+from supervise.host import cgroupfs, condition, files, procfs, pyspy
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import GpuReading, Gpus, GpuStatus
 from tests.support.family import Family
@@ -409,7 +409,8 @@ CPU = "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu"
     ],
 )
 def test_memory_events(monkeypatch: pytest.MonkeyPatch, mount: str, membership: str, file: str | None) -> None:
-    texts = {"/proc/self/mountinfo": f"{CPU}\n{mount}\n", "/proc/7/cgroup": f"{membership}\n", file: "oom_kill 0\n"}
+    texts = {"/proc/7/cgroup": f"{membership}\n", file: "oom_kill 0\n"}
+    monkeypatch.setattr(cgroupfs, "_mounts", lambda: f"{CPU}\n{mount}\n")
     monkeypatch.setattr(condition, "_text", texts.get)
     assert condition.memory_events(7) == (None if file is None else "oom_kill 0\n")
 

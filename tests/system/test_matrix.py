@@ -95,14 +95,6 @@ def start_ready(
     return scene.note_what_it_holds()
 
 
-@pytest.fixture(params=["ourselves", pytest.param("nobody", marks=pytest.mark.root)])
-def user(request: pytest.FixtureRequest) -> Supervise:
-    name = "supervise" if request.param == "ourselves" else "supervise_as_nobody"
-    found = request.getfixturevalue(name)
-    assert isinstance(found, Supervise)
-    return found
-
-
 @pytest.fixture(autouse=True)
 def _interruptible() -> Iterator[None]:
     """A shell starts background jobs with SIGINT ignored; what we start must not inherit that."""

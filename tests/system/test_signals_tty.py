@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from supervise.host import procfs
 from supervise.model.process import ProcessId
 from tests.support.family import Family
 from tests.support.launcher import Supervise
+from tests.support.screen import Screen
 from tests.support.waiting import DEADLINE_S, describe, wait_gone, wait_until
 
 ROLES = ("plain", "setsid", "double-fork", "env-cleared", "stopped")
@@ -34,7 +34,7 @@ while True:
 """
 
 
-class Screen:
+class Session(Screen):
     """A user's terminal with a supervise in its foreground.
 
     Attributes:
@@ -49,7 +49,7 @@ class Screen:
         self.modes = termios.tcgetattr(self._slave)
         self.popen: subprocess.Popen[bytes] | None = None
 
-    def start(self, *arguments: object, shell: str = 'exec "$@"') -> Screen:
+    def start(self, *arguments: object, shell: str = 'exec "$@"') -> Session:
         """Start a shell that leads a session with this terminal; `"$@"` is `supervise ARGUMENTS…`."""
         command = [self.supervise.python, "-m", "supervise", *map(str, arguments)]
         with open(self.supervise.base / "stderr", "wb") as stderr:
@@ -76,20 +76,8 @@ class Screen:
     def current_modes(self) -> list[Any]:
         return termios.tcgetattr(self._slave)
 
-    def look(self) -> bytes:
-        """All that was seen until now."""
-        while select.select([self.master], [], [], 0)[0]:
-            try:
-                self.seen += os.read(self.master, 65536)
-            except OSError:  # EIO: nobody has the other side open
-                break
-        return self.seen
-
     def wait_seen(self, text: str) -> None:
         wait_until(lambda: text.encode() in self.look(), failure=lambda: f"{text!r} in {self.seen!r}; {self.stderr}")
-
-    def type(self, keys: str) -> None:
-        os.write(self.master, keys.encode())
 
     def wait(self) -> int:
         """The exit status; looks at the screen meanwhile, as a terminal does."""
@@ -124,8 +112,8 @@ def _lead_a_session() -> None:
 
 
 @pytest.fixture
-def screen(supervise: Supervise) -> Iterator[Screen]:
-    made = Screen(supervise)
+def screen(supervise: Supervise) -> Iterator[Session]:
+    made = Session(supervise)
     yield made
     made.close()
 
@@ -147,7 +135,7 @@ def wait_state(target: ProcessId, letters: str) -> None:
 class TestHangUp:
     @pytest.mark.parametrize("tty", [(), ("--tty",)], ids=["", "tty"])
     @pytest.mark.parametrize("shell", ['exec "$@"', '"$@"; exit'], ids=["leader of the session", "job of a shell"])
-    def test_is_a_verified_stop(self, supervise: Supervise, screen: Screen, shell: str, tty: tuple[str, ...]) -> None:
+    def test_is_a_verified_stop(self, supervise: Supervise, screen: Session, shell: str, tty: tuple[str, ...]) -> None:
         family, arguments = tree(supervise)
         screen.start(*tty, *arguments, shell=shell)
         family.wait_ready(failure=supervise.said)
@@ -159,7 +147,7 @@ class TestHangUp:
         assert supervise.outcome()["signal"] == signal.SIGHUP
         assert supervise.outcome()["verified"] is True
 
-    def test_behind_nohup_it_goes_on(self, supervise: Supervise, screen: Screen) -> None:
+    def test_behind_nohup_it_goes_on(self, supervise: Supervise, screen: Session) -> None:
         family, arguments = tree(supervise)
         screen.start(*arguments, shell='trap "" HUP; exec "$@"')
         family.wait_ready(failure=supervise.said)
@@ -176,7 +164,7 @@ class TestHangUp:
 
 
 class TestTty:
-    def test_a_breakpoint_can_be_talked_to(self, supervise: Supervise, screen: Screen) -> None:
+    def test_a_breakpoint_can_be_talked_to(self, supervise: Supervise, screen: Session) -> None:
         family = supervise.family()
         screen.start("--tty", "--name", "X", sys.executable, "-c", _DEBUGGED, family.path)
         screen.wait_seen("(Pdb) ")
@@ -191,7 +179,7 @@ class TestTty:
         assert screen.current_modes() == screen.modes
         assert screen.seen.replace(b"\r\n", b"\n").decode() == supervise.log()
 
-    def test_ctrl_c_is_a_verified_stop(self, supervise: Supervise, screen: Screen) -> None:
+    def test_ctrl_c_is_a_verified_stop(self, supervise: Supervise, screen: Session) -> None:
         family, arguments = tree(supervise)
         screen.start("--tty", *arguments)
         family.wait_ready()
@@ -200,7 +188,7 @@ class TestTty:
         assert family.survivors == []
         assert supervise.outcome()["verified"] is True
 
-    def test_ctrl_z_stops_all_until_sigcont(self, supervise: Supervise, screen: Screen) -> None:
+    def test_ctrl_z_stops_all_until_sigcont(self, supervise: Supervise, screen: Session) -> None:
         family, arguments = tree(supervise)
         screen.start("--tty", *arguments)
         family.wait_ready()
@@ -216,7 +204,7 @@ class TestTty:
         assert screen.wait() == -signal.SIGINT
         assert family.survivors == []
 
-    def test_sigkill_leaves_nothing(self, supervise: Supervise, screen: Screen) -> None:
+    def test_sigkill_leaves_nothing(self, supervise: Supervise, screen: Session) -> None:
         family, arguments = tree(supervise)
         screen.start("--tty", *arguments)
         family.wait_ready()

@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from supervise.host import procfs
 from supervise.model.process import ProcessId
 from tests.support.family import Family
 from tests.support.readable import ROOT
+from tests.support.screen import Screen
 from tests.support.waiting import DEADLINE_S, wait_until
 
 # Stands for supervise: opens the terminal, launches the server on it, and follows the signals.
@@ -96,7 +96,7 @@ asyncio.run(main())
 _FLOOD = "for _ in range(20_000): print('x' * 79)"
 
 
-class Screen:
+class Session(Screen):
     """A user's terminal, and a driver on it.
 
     Attributes:
@@ -112,7 +112,7 @@ class Screen:
         self.modes = termios.tcgetattr(self.slave)
         self.driver: subprocess.Popen[bytes] | None = None
 
-    def start(self, code: str, *, how: str = "foreground", **streams: Any) -> Screen:
+    def start(self, code: str, *, how: str = "foreground", **streams: Any) -> Session:
         """Start a driver whose server is a Python that runs this code."""
         streams = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave} | streams
         self.driver = subprocess.Popen(
@@ -127,15 +127,6 @@ class Screen:
     def log(self) -> bytes:
         return (self.base / "log").read_bytes()
 
-    def look(self) -> bytes:
-        """All that was seen until now."""
-        while select.select([self.master], [], [], 0)[0]:
-            try:
-                self.seen += os.read(self.master, 65536)
-            except OSError:  # EIO: nobody has the other side open
-                break
-        return self.seen
-
     def wait_seen(self, text: str) -> None:
         wait_until(lambda: text.encode() in self.look(), failure=lambda: f"{text!r} in {self.seen!r}, log {self.log!r}")
 
@@ -144,9 +135,6 @@ class Screen:
         wait_until(
             lambda: self.look() is not None and text.encode() in self.log, failure=lambda: f"{text} {self.log!r}"
         )
-
-    def type(self, keys: str) -> None:
-        os.write(self.master, keys.encode())
 
     def flags(self) -> int:
         """The local modes."""
@@ -175,8 +163,8 @@ class Screen:
 
 
 @pytest.fixture
-def screen(short_dir: Path, family: Family) -> Iterator[Screen]:
-    user = Screen(short_dir, family)
+def screen(short_dir: Path, family: Family) -> Iterator[Session]:
+    user = Session(short_dir, family)
     yield user
     user.close()
 
@@ -186,7 +174,7 @@ def state(process: ProcessId) -> str:
     return found.state if found else "gone"
 
 
-def test_a_breakpoint_is_a_session_on_the_users_terminal(screen: Screen) -> None:
+def test_a_breakpoint_is_a_session_on_the_users_terminal(screen: Session) -> None:
     screen.start("print('before')\nbreakpoint()\nprint('after')")
     screen.wait_seen("(Pdb)")
     screen.type("p 6*7\r")
@@ -201,7 +189,7 @@ def test_a_breakpoint_is_a_session_on_the_users_terminal(screen: Screen) -> None
     assert re.search(rb"before\n.*\(Pdb\) p 6\*7\n42\n\(Pdb\) c\nafter\n", screen.log, re.DOTALL), screen.log
 
 
-def test_the_server_is_controlled_by_its_own_terminal(screen: Screen) -> None:
+def test_the_server_is_controlled_by_its_own_terminal(screen: Session) -> None:
     code = (
         "import os; print(os.ttyname(0), os.ttyname(1), os.ttyname(2), os.tcgetpgrp(0) == os.getpgrp() == os.getpid())"
     )
@@ -212,7 +200,7 @@ def test_the_server_is_controlled_by_its_own_terminal(screen: Screen) -> None:
     assert names[3] == "True"
 
 
-def test_the_last_words_of_a_server_are_not_lost(screen: Screen) -> None:
+def test_the_last_words_of_a_server_are_not_lost(screen: Session) -> None:
     screen.start("import os\nfor i in range(20_000): os.write(1, b'%06d %s\\n' % (i, b'x' * 60))\nos._exit(3)")
 
     told = screen.ended()
@@ -221,7 +209,7 @@ def test_the_last_words_of_a_server_are_not_lost(screen: Screen) -> None:
     assert screen.log == b"".join(b"%06d %s\n" % (i, b"x" * 60) for i in range(20_000))
 
 
-def test_what_is_left_in_the_terminal_when_the_server_has_ended_is_taken_too(screen: Screen) -> None:
+def test_what_is_left_in_the_terminal_when_the_server_has_ended_is_taken_too(screen: Session) -> None:
     told = screen.start("print(('x' * 79 + '\\n') * 75, end='')", how="busy").ended()
 
     assert (told["status"], told["lost"]) == (0, 0)
@@ -229,7 +217,7 @@ def test_what_is_left_in_the_terminal_when_the_server_has_ended_is_taken_too(scr
     assert screen.seen == (b"x" * 79 + b"\r\n") * 75
 
 
-def test_a_server_that_lets_go_of_its_terminal_costs_nothing(screen: Screen) -> None:
+def test_a_server_that_lets_go_of_its_terminal_costs_nothing(screen: Session) -> None:
     screen.start(
         "import os, signal; print('here', flush=True); input(); os.closerange(0, 3)\n"
         f"open({str(screen.base / 'pids')!r}, 'a').write(f'closed {{os.getpid()}}\\n'); signal.pause()"
@@ -249,7 +237,7 @@ def test_a_server_that_lets_go_of_its_terminal_costs_nothing(screen: Screen) -> 
     assert not told["held"], "the last one to close it is the server, or there is no end to be seen"
 
 
-def test_finish_restores_the_modes_and_closes_everything(screen: Screen) -> None:
+def test_finish_restores_the_modes_and_closes_everything(screen: Session) -> None:
     screen.start("import sys; sys.stdin.readline()")
     screen.wait_raw()
     assert not screen.flags() & (termios.ECHO | termios.IEXTEN)
@@ -262,7 +250,7 @@ def test_finish_restores_the_modes_and_closes_everything(screen: Screen) -> None
     assert told["fds"] == 7  # 0, 1, 2, the loop's selector and two sockets, the listing itself
 
 
-def test_a_crash_restores_the_modes(screen: Screen) -> None:
+def test_a_crash_restores_the_modes(screen: Session) -> None:
     screen.start("import time; time.sleep(100)", how="crash")
     screen.wait_raw()
     driver = screen.family.wait_for("driver")
@@ -274,7 +262,7 @@ def test_a_crash_restores_the_modes(screen: Screen) -> None:
     assert termios.tcgetattr(screen.slave) == screen.modes
 
 
-def test_the_window_is_as_large_as_the_users_and_follows_it(screen: Screen) -> None:
+def test_the_window_is_as_large_as_the_users_and_follows_it(screen: Session) -> None:
     screen.start(
         "import os, signal\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})\n"
@@ -290,7 +278,7 @@ def test_the_window_is_as_large_as_the_users_and_follows_it(screen: Screen) -> N
     screen.ended()
 
 
-def test_without_a_terminal_the_window_is_24_by_80(screen: Screen) -> None:
+def test_without_a_terminal_the_window_is_24_by_80(screen: Session) -> None:
     with (screen.base / "out").open("wb") as out:
         code = "import os; print(tuple(os.get_terminal_size(0)))"
         screen.start(code, how="bare", stdin=subprocess.DEVNULL, stdout=out, stderr=out).ended()
@@ -299,7 +287,7 @@ def test_without_a_terminal_the_window_is_24_by_80(screen: Screen) -> None:
     assert (screen.base / "out").read_bytes() == screen.log
 
 
-def test_control_d_is_the_end_of_input(screen: Screen) -> None:
+def test_control_d_is_the_end_of_input(screen: Session) -> None:
     screen.start("import sys; print(repr(sys.stdin.read()))")
     screen.wait_raw()
     screen.type("text\r")
@@ -310,7 +298,7 @@ def test_control_d_is_the_end_of_input(screen: Screen) -> None:
     assert screen.log == b"text\n'text\\n'\n"
 
 
-def test_control_c_means_supervise_and_not_the_server(screen: Screen) -> None:
+def test_control_c_means_supervise_and_not_the_server(screen: Session) -> None:
     screen.start("import sys; print(repr(sys.stdin.readline()))")
     screen.wait_raw()
     screen.type("\x03")
@@ -323,7 +311,7 @@ def test_control_c_means_supervise_and_not_the_server(screen: Screen) -> None:
 
 @pytest.mark.parametrize("given", [b"", b"line\n", b"line\nunfinished", b"line\n" * 80_000])
 @pytest.mark.parametrize("kind", ["file", "pipe"])
-def test_what_is_piped_in_arrives_and_ends(screen: Screen, given: bytes, kind: str) -> None:
+def test_what_is_piped_in_arrives_and_ends(screen: Session, given: bytes, kind: str) -> None:
     (screen.base / "in").write_bytes(given)
     feeder = subprocess.Popen(["cat", screen.base / "in"], stdout=subprocess.PIPE) if kind == "pipe" else None
     source = feeder.stdout if feeder else (screen.base / "in").open("rb")
@@ -337,7 +325,7 @@ def test_what_is_piped_in_arrives_and_ends(screen: Screen, given: bytes, kind: s
     assert screen.log.endswith(f"got {len(given)} {given[-10:].hex()}\n".encode()), screen.log[-200:]
 
 
-def test_no_input_is_the_end_of_input(screen: Screen) -> None:
+def test_no_input_is_the_end_of_input(screen: Session) -> None:
     screen.start("print(repr(input('> ')))", stdin=subprocess.DEVNULL)
 
     assert screen.ended()["status"] == 1
@@ -345,7 +333,7 @@ def test_no_input_is_the_end_of_input(screen: Screen) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])
-def test_output_that_nobody_reads_does_not_hold_the_server(screen: Screen, kind: str) -> None:
+def test_output_that_nobody_reads_does_not_hold_the_server(screen: Session, kind: str) -> None:
     reader, writer = os.pipe() if kind == "pipe" else os.openpty()
     try:
         screen.start(_FLOOD, stdout=writer)
@@ -359,7 +347,7 @@ def test_output_that_nobody_reads_does_not_hold_the_server(screen: Screen, kind:
     assert told["dropped"] > 1_000_000
 
 
-def test_a_slow_reader_gets_everything_in_the_end(screen: Screen) -> None:
+def test_a_slow_reader_gets_everything_in_the_end(screen: Session) -> None:
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     read = bytearray()
@@ -375,7 +363,7 @@ def test_a_slow_reader_gets_everything_in_the_end(screen: Screen) -> None:
         os.close(writer)
 
 
-def test_a_reader_that_goes_away_does_not_hold_the_server(screen: Screen) -> None:
+def test_a_reader_that_goes_away_does_not_hold_the_server(screen: Session) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -387,7 +375,7 @@ def test_a_reader_that_goes_away_does_not_hold_the_server(screen: Screen) -> Non
     assert len(screen.log) == 80 * 20_000
 
 
-def test_a_full_disk_is_counted(screen: Screen) -> None:
+def test_a_full_disk_is_counted(screen: Session) -> None:
     (screen.base / "log").symlink_to("/dev/full")
 
     told = screen.start("print('x' * 79)").ended()
@@ -396,7 +384,7 @@ def test_a_full_disk_is_counted(screen: Screen) -> None:
     assert b"x" * 79 in screen.seen
 
 
-def test_a_background_job_is_not_stopped_and_takes_the_keys_once_it_is_in_front(screen: Screen) -> None:
+def test_a_background_job_is_not_stopped_and_takes_the_keys_once_it_is_in_front(screen: Session) -> None:
     screen.start("print('up', flush=True); import sys; print(repr(sys.stdin.readline()))", how="background")
     screen.wait_seen("up")
     driver = screen.family.wait_for("driver")
@@ -416,7 +404,7 @@ def test_a_background_job_is_not_stopped_and_takes_the_keys_once_it_is_in_front(
     assert screen.log == b"up\nfor the server\n'for the server\\n'\n"
 
 
-def test_suspended_it_gives_the_terminal_back_and_takes_it_again(screen: Screen) -> None:
+def test_suspended_it_gives_the_terminal_back_and_takes_it_again(screen: Session) -> None:
     screen.start("import os, sys; print(repr(sys.stdin.readline()), os.get_terminal_size(0).lines)")
     screen.wait_raw()
     driver = screen.family.wait_for("driver")
@@ -432,7 +420,7 @@ def test_suspended_it_gives_the_terminal_back_and_takes_it_again(screen: Screen)
     assert screen.log.endswith(b"'again\\n' 33\n")
 
 
-def test_a_shell_that_changed_the_modes_of_a_stopped_job_finds_them_changed_back(screen: Screen) -> None:
+def test_a_shell_that_changed_the_modes_of_a_stopped_job_finds_them_changed_back(screen: Session) -> None:
     screen.start("import sys; print(repr(sys.stdin.readline()))")
     screen.wait_raw()
     driver = screen.family.wait_for("driver")

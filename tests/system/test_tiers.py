@@ -204,14 +204,6 @@ def _leaves() -> list[str]:
     return [name for name in os.listdir(cgroupfs.own()) if name.startswith(f"supervise-{RUN}-")]
 
 
-@pytest.fixture(params=["ourselves", pytest.param("nobody", marks=pytest.mark.root)])
-def user(request: pytest.FixtureRequest) -> Supervise:
-    name = "supervise" if request.param == "ourselves" else "supervise_as_nobody"
-    found = request.getfixturevalue(name)
-    assert isinstance(found, Supervise)
-    return found
-
-
 class TestPidNamespace:
     def test_the_server_sees_itself_and_its_orphans_fall_to_our_init(self, user: Supervise) -> None:
         launched, said = start(user, "--pidns", "--require-tier", "pidns")

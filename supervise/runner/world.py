@@ -1,0 +1,30 @@
+"""What a run uses of the outside; tests put stand-ins here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from supervise.group.handle import Keeper
+    from supervise.model.probe import Probed
+    from supervise.model.process import Process
+    from supervise.model.slate import Gpus, SlateResult
+    from supervise.model.tier import Tiers
+    from supervise.slate.aftermath import Aftermath
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Sweep, keeper, tiers, probe, second look, clock, and how what blocks is run."""
+
+    sweep: Callable[[Callable[[], bool]], SlateResult]
+    start_keeper: Callable[[], Keeper]
+    tiers: Tiers
+    probe: Callable[[Callable[[], Iterable[Process]]], Probed]
+    aftermath: Callable[[Gpus, frozenset[int]], Aftermath]
+    clock: Callable[[], float] = time.monotonic
+    in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
