@@ -13,6 +13,7 @@ from supervise.group.boot import Booted, boot
 from supervise.group.enclosure import Enclosure
 from supervise.group.ending import Deadlines, Ending
 from supervise.group.leftovers import Left, Leftovers
+from supervise.group.members import living_below
 from supervise.host import procfs, shm
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import FileId
@@ -29,6 +30,7 @@ class Keeper:
         channel: our end of the socketpair; readable when there are events, at end of file when it is gone.
         leaf: the cgroup leaf that the group is to be held in, None without one.
         segments_before: what was in /dev/shm before the launch, and is therefore not the group's.
+        strangers: children that we had before the launch, likewise.
     """
 
     def __init__(
@@ -55,12 +57,18 @@ class Keeper:
         self.channel.setblocking(False)
         self.leaf = leaf
         self.segments_before: frozenset[FileId] = frozenset()
+        # A script that starts something in the background and then execs us leaves us children that are none of ours.
+        self.strangers = frozenset(child for child in _children() if child.pid != pid)
         self._splitter = wire.Splitter()
         self._unheard: list[wire.Message] = []
         # Our own child: even if it died at once it is a zombie now, and has an identity.
         self.guard = procfs.identify(pid) or ProcessId(pid, 0)
         self._ask(keep_open, request="hold", log=log, leaf=leaf)
         self.id = self._met()
+
+    def helpers(self) -> frozenset[int]:
+        """Pids of what is below us before the launch: guard, keeper, and strangers."""
+        return frozenset(helper.pid for helper in (self.guard, self.id, *self.strangers))
 
     def spawn(
         self,
@@ -175,29 +183,58 @@ class Keeper:
             self.channel.setblocking(False)
 
 
+def _children() -> list[ProcessId]:
+    """Our children; the kernel keeps them per thread."""
+    pids: set[int] = set()
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
+                pids.update(map(int, file.read().split()))
+    except OSError:
+        # Without CONFIG_PROC_CHILDREN it takes a reading of all processes.
+        return [child.id for child in living_below(os.getpid())]
+    return [child for child in map(procfs.identify, pids) if child is not None]
+
+
+class _Household(Enclosure):
+    """What is below us once the keeper is dead: its group, its guard, and perhaps strangers."""
+
+    def __init__(self, keeper: Keeper, childless: Callable[[], bool]) -> None:
+        super().__init__(os.getpid(), childless, keeper.leaf, frozenset({keeper.guard}))
+        self._strangers = keeper.strangers
+
+    def living(self) -> list[Process]:
+        """All but the strangers and what they have started."""
+        members = super().living()
+        if not self._strangers:
+            return members
+        processes = procfs.scan(cmdline=False, environ=False)
+        theirs = {process.id for process in processes.values() if process.id in self._strangers}
+        for stranger in tuple(theirs):
+            theirs.update(process.id for process in procfs.descendants(processes, stranger.pid))
+        return [member for member in members if member.id not in theirs]
+
+    def empty(self) -> bool:
+        """With strangers there will always be a child; then a reading has to do."""
+        return super().empty() or bool(self._strangers and not self.living())
+
+
 class Adoption:
     """Ends a group in the keeper's place: after its death all that it held is below its guard, or us, a subreaper too.
 
     Args:
         deadlines: of the stop path.
         leftovers: what to remove at the end.
-        leaf: the group's cgroup leaf, None without one.
-        guard: who goes last.
+        keeper: the dead one.
         childless: reaps what can be reaped and tells whether no child of ours is left (ECHILD).
     """
 
     def __init__(
-        self,
-        deadlines: Deadlines,
-        leftovers: Leftovers,
-        *,
-        leaf: str | None,
-        guard: ProcessId,
-        childless: Callable[[], bool],
+        self, deadlines: Deadlines, leftovers: Leftovers, *, keeper: Keeper, childless: Callable[[], bool]
     ) -> None:
         self._leftovers = leftovers
         self._started_at = time.monotonic()
-        self._enclosure = Enclosure(os.getpid(), childless, leaf, frozenset({guard}))
+        self._enclosure = _Household(keeper, childless)
         self._ending = Ending(self._enclosure, None, deadlines.unattended(), before_kill=self._leftovers.note)
         self._leftovers.note(self._enclosure.living())
 

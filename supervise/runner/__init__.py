@@ -10,7 +10,6 @@ from supervise import lifecycle as life
 from supervise.attempts.store import Run, Store
 from supervise.group.boot import Booted
 from supervise.group.handle import Keeper
-from supervise.group.members import living_below
 from supervise.host import kernel
 from supervise.model.exits import Exit
 from supervise.model.probe import Probed
@@ -99,14 +98,14 @@ async def _supervise(
 def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted, tiers: Tiers) -> World:
     from supervise.slate import SlateRequest, sweep
 
-    def clean(cancelled: Callable[[], bool]) -> SlateResult:
+    def clean(cancelled: Callable[[], bool], helpers: frozenset[int]) -> SlateResult:
         result = sweep(
             SlateRequest(
                 run=target.name,
                 need=planned.need,
                 profiles=tuple(planned.profiles.values()),
                 records=store.records(),
-                helpers=frozenset(helper.pid for helper in living_below(os.getpid())),
+                helpers=helpers,
                 deadline_s=planned.options.slate_timeout_s,
                 cancelled=cancelled,
             )

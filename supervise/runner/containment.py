@@ -150,8 +150,7 @@ class Containment:
         self._adoption = Adoption(
             self._deadlines,
             leftovers,
-            leaf=self.keeper.leaf,
-            guard=self.keeper.guard,
+            keeper=self.keeper,
             childless=self._childless,
         )
         if self._escalated:
@@ -165,9 +164,15 @@ class Containment:
         self._io.remove_reader(self.keeper.channel)
         self.keeper.close()
         if not self._launched or (self.ended.group_is_over and not self.ended.survivors):
-            until = time.monotonic() + _FAREWELL_S
-            while not self._childless() and time.monotonic() < until:
-                time.sleep(_FAREWELL_LOOK_S)
+            self._see_off()
+
+    def _see_off(self) -> None:
+        """They have nothing left to hold; one that is stopped would hold the lock for ever."""
+        until = time.monotonic() + _FAREWELL_S
+        while signals.alive(self.keeper.guard) and time.monotonic() < until:
+            time.sleep(_FAREWELL_LOOK_S)
+        for helper in (self.keeper.guard, self.keeper.id):
+            signals.send(helper, signal.SIGKILL)
 
     def _on_readable(self) -> None:
         messages = self.keeper.events()

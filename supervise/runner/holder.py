@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import asdict
 from typing import Any
@@ -42,6 +43,7 @@ def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
         if not told:
             console.waiting(f"run {run.name}: its keeper is still ending the group of a supervise that was killed")
             told = True
+        _continue_stopped(run)
         time.sleep(_LOOK_EVERY_S)
         lock = run.lock()
         if lock is not None:
@@ -49,6 +51,15 @@ def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
     console.line("slate", f"{run.name}: the lock is held, and not by a supervise that can be seen from here")
     console.note(f"find the holder with: fuser -v {run.path}/lock")
     return None
+
+
+def _continue_stopped(run: Run) -> None:
+    """A keeper or guard that somebody stopped (Ctrl-Z reaches them not, `kill -STOP` does) would never let go."""
+    for role in ("keeper", "guard"):
+        helper = living(run.read_state(), role)
+        process = procfs.read(helper.pid, cmdline=False, environ=False) if helper else None
+        if helper is not None and process is not None and process.state == "T":
+            signals.send(helper, signal.SIGCONT)
 
 
 def living(state: dict[str, Any] | None, role: str) -> ProcessId | None:

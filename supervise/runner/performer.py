@@ -162,7 +162,7 @@ class Performer:
     # --- slate --------------------------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
-        result = await self._world.in_thread(self._world.sweep, lambda: self._cancelled)
+        result = await self._world.in_thread(self._world.sweep, lambda: self._cancelled, self._group.keeper.helpers())
         self.slate = result
         self._console.slate(result)
         if not result.clean:
@@ -216,7 +216,7 @@ class Performer:
                 self._console.error(launch.explain_errno(self._command[0], message["errno"]))
                 self._loop.post(life.LaunchFailed(message["errno"]))
             case "leader":
-                self._loop.post(life.LeaderExited(message["status"]))
+                self._leader_exited(message["status"])
             case "stage":
                 self._on_stage(message["stage"])
             case "noted":
@@ -225,7 +225,13 @@ class Performer:
     def _on_child_end(self, pid: int, status: int) -> None:
         """Of a leader that fell to us we hear what its keeper can no longer tell."""
         if self.opened and self.opened.leader and pid == self.opened.leader.pid:
-            self._loop.post(life.LeaderExited(os.waitstatus_to_exitcode(status)))
+            self._leader_exited(os.waitstatus_to_exitcode(status))
+
+    def _leader_exited(self, status: int) -> None:
+        """Its last words come first: they were written before it ended."""
+        if self._log is not None:
+            self._log.catch_up()
+        self._loop.post(life.LeaderExited(status))
 
     def _on_spawned(self, leader: ProcessId) -> None:
         if self.opened is None:

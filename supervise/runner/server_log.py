@@ -18,6 +18,7 @@ from supervise.runner.watching import LogWatch
 
 # What comes before the first line that a profile knows: imports, mostly, and silence for 13 to 16 s.
 _START = "start"
+_CATCH_UP_S = 1.0
 
 
 class ServerLog:
@@ -70,8 +71,12 @@ class ServerLog:
 
     def mute(self) -> None:
         """What is written from now on is of our own making, and no cause of anything."""
-        self._watch.catch_up()
+        self.catch_up()
         self._muted = True
+
+    def catch_up(self) -> None:
+        """Read what has been written until now, as far as that takes no longer than a second."""
+        self._watch.catch_up(_CATCH_UP_S)
 
     def finish(self) -> None:
         """Read to the end and let go of the file."""

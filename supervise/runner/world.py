@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class World:
     """Sweep, keeper, tiers, probe, second look, clock, and how what blocks is run."""
 
-    sweep: Callable[[Callable[[], bool]], SlateResult]
+    sweep: Callable[[Callable[[], bool], frozenset[int]], SlateResult]
     start_keeper: Callable[[], Keeper]
     tiers: Tiers
     probe: Callable[[Callable[[], Iterable[Process]]], Probed]

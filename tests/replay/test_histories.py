@@ -52,6 +52,7 @@ class StandInKeeper:
         self.channel.setblocking(False)
         self.id, self.guard, self.leaf = ProcessId(2**22 + 1, 1), ProcessId(2**22 + 2, 1), None
         self.segments_before: frozenset = frozenset()
+        self.strangers: frozenset = frozenset()
         self.asked: list[str] = []
         self._splitter = wire.Splitter()
 
@@ -84,6 +85,9 @@ class StandInKeeper:
 
     def proceed(self) -> None:
         self.asked.append("proceed")
+
+    def helpers(self) -> frozenset:
+        return frozenset()
 
     def signal(self, signum) -> None:
         self.asked.append(f"signal {signum}")
@@ -151,7 +155,7 @@ class Stage:
     async def _at_once(self, function, *arguments):
         return function(*arguments)
 
-    def _sweep(self, _cancelled) -> SlateResult:
+    def _sweep(self, _cancelled, _helpers) -> SlateResult:
         if isinstance(self.slate, Exception):
             raise self.slate
         return self.slate

@@ -218,10 +218,11 @@ class TestKeeperDies:
     def test_group_falls_to_the_holder_who_can_end_it(self, group: Group) -> None:
         """The test's own process is a subreaper, as supervise is."""
         group.spawn(*WORST, "plain").ready()
-        signals.send(group.keeper.id, signal.SIGKILL)
+        for helper in (group.keeper.guard, group.keeper.id):
+            signals.send(helper, signal.SIGKILL)
         wait_until(lambda: group.keeper.events() is None)
         assert group.family.living == {"leader", "plain", "grandchild", *WORST}
-        adoption = Adoption(QUICK, Leftovers(frozenset()), leaf=None, guard=group.keeper.guard, childless=_childless)
+        adoption = Adoption(QUICK, Leftovers(frozenset()), keeper=group.keeper, childless=_childless)
         while (delay := adoption.step()) is not None:
             time.sleep(delay)
         survivors, left, _ = adoption.result()

@@ -193,6 +193,37 @@ class TestTwoAreKilled:
         scene.assert_nothing_left()
 
 
+class TestStrangers:
+    def test_what_a_script_started_before_it_became_supervise_is_not_the_group(
+        self, user: Supervise, port: int
+    ) -> None:
+        """`exporter & exec supervise …` in an entry point: its child is ours by descent only."""
+        told, family = user.tmp / "stranger", user.family("pids")
+        server = user.standin("--load-s", 0.05, "--escape", "setsid,double-fork", port=port, pids=family.path)
+        script = f'sh -c "sleep 1000 & wait" & echo $! > {told}; exec "$@"'
+        command = [user.python, "-m", "supervise", "--profile", "vllm", "--name", "X", "--grace", "1", *server]
+        as_user = {} if user.uid is None else {"user": user.uid, "group": user.uid, "extra_groups": []}
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        launched = subprocess.Popen(
+            ["sh", "-c", script, "sh", *command], env=user.env, cwd=user.base, **streams, **as_user
+        )
+        try:
+            family.wait_ready()
+            user.wait_state("ready")
+            stranger = procfs.identify(int(told.read_text()))
+            assert stranger is not None
+            for role in ("guard", "keeper"):
+                signals.send(user.identity(role), signal.SIGKILL)
+            assert launched.wait(30) == 125
+            assert family.survivors == []
+            assert signals.alive(stranger)
+        finally:
+            launched.kill()
+            for left in procfs.descendants(procfs.scan(), int(told.read_text())):
+                signals.send(left.id, signal.SIGKILL)
+            signals.send(stranger, signal.SIGKILL)
+
+
 class TestAllAreKilled:
     def test_next_start_ends_what_they_left_and_starts(self, user: Supervise, port: int) -> None:
         left = start_ready(user, port)
