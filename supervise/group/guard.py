@@ -18,8 +18,11 @@ from supervise.group import signalling, wire
 from supervise.group.enclosure import Enclosure
 from supervise.group.ending import Deadlines, Ending
 from supervise.group.keeper import Keeper
+from supervise.group.leftovers import Leftovers
 from supervise.group.reaping import Reaper
-from supervise.host import kernel
+from supervise.host import files, kernel, procfs
+from supervise.model.process import ProcessId
+from supervise.model.slate import FileId
 
 
 class Guard:
@@ -35,6 +38,7 @@ class Guard:
         self._reaper = Reaper(self._on_end)
         self._enclosure = Enclosure.of(self._reaper, os.getpid(), hold["leaf"])
         self._ending: Ending | None = None
+        self._record: str | None = hold["record"]
 
     def run(self) -> None:
         """Until nobody is left below us, or survivors have been given up."""
@@ -46,6 +50,8 @@ class Guard:
         if self._ending is not None:
             while (delay := self._ending.step(time.monotonic())) is not None:
                 _wait(wakeup, delay)
+            if not self._ending.survivors:
+                _remove_leftovers(self._record)
         self._enclosure.remove()
 
     def _on_end(self, pid: int, status: int) -> None:
@@ -58,6 +64,19 @@ class Guard:
 def _wait(wakeup: int, delay: float | None) -> None:
     if select.select([wakeup], [], [], delay)[0]:
         os.read(wakeup, 256)
+
+
+def _remove_leftovers(record: str | None) -> None:
+    """Remove what the attempt that we guarded has written down as its own; the next start removes what we cannot."""
+    told = files.read_json(record) if record else None
+    try:
+        if told is None or ProcessId(**told["guard"]) != procfs.self_id():
+            return
+        leftovers = Leftovers(frozenset(), told["runtime_dir"], str(told["id"]))
+        leftovers.recall(FileId(*file) for file in told["segments"])
+    except (KeyError, TypeError):
+        return
+    leftovers.remove()
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ class Keeper:
         keep_open: tuple[int, ...] = (),
         log: str | None = None,
         leaf: str | None = None,
+        record: str | None = None,
     ) -> None:
         """Take over a keeper, or start one; it launches nothing until told.
 
@@ -49,6 +50,8 @@ class Keeper:
                 run's lock).
             log: file for what they themselves may have to say in extremis.
             leaf: the cgroup leaf to hold the group in.
+            record: file that will tell, once there is an attempt, what else is the group's: the guard reads it should
+                it be the last.
 
         Raises:
             OSError: it could not be started.
@@ -63,7 +66,7 @@ class Keeper:
         self._unheard: list[wire.Message] = []
         # Our own child: even if it died at once it is a zombie now, and has an identity.
         self.guard = procfs.identify(pid) or ProcessId(pid, 0)
-        self._ask(keep_open, request="hold", log=log, leaf=leaf)
+        self._ask(keep_open, request="hold", log=log, leaf=leaf, record=record)
         self.id = self._met()
 
     def helpers(self) -> frozenset[int]:
@@ -250,3 +253,8 @@ class Adoption:
         """Survivors, leftovers, and how long it took, in seconds; call it once, when over."""
         self._enclosure.remove()
         return self._ending.survivors, self._leftovers.remove(), time.monotonic() - self._started_at
+
+    @property
+    def sent(self) -> list[tuple[ProcessId, int]]:
+        """The signals that were sent, in order."""
+        return self._ending.sent

@@ -55,6 +55,10 @@ class Leftovers:
                 self.files.update(candidates & (shm.mapped_by(member.pid) or frozenset()))
         return (len(self.files), len(self.pids)) != before
 
+    def recall(self, files: Iterable[FileId]) -> None:
+        """Add segments that were noted by whoever held the group before."""
+        self.files.update(files)
+
     def _candidates(self) -> frozenset[FileId]:
         """What may be the group's: young enough, and with a name that engines give."""
         young = (segment for segment in shm.segments() if segment.file not in self._before)

@@ -120,6 +120,11 @@ class Console:
         """The keeper died."""
         self.line("warning", "the keeper was killed; its group is ours now and is being ended")
 
+    def guard_lost(self) -> None:
+        """The guard died; nothing is lost yet."""
+        self.line("warning", "the guard was killed; the server runs on, and stops as ever")
+        self.note("should supervise and its keeper now be killed in the same instant, the next start cleans up")
+
     def verified(self, sentences: list[str], *, clean: bool) -> None:
         """The second look."""
         self.line("verified" if clean else "NOT CLEAN", ", ".join(sentences))

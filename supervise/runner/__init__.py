@@ -122,7 +122,11 @@ def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted, 
     return World(
         sweep=clean,
         start_keeper=lambda: Keeper(
-            booted, keep_open=(lock,), log=os.path.join(target.path, "keeper.log"), leaf=tiers.leaf
+            booted,
+            keep_open=(lock,),
+            log=os.path.join(target.path, "keeper.log"),
+            leaf=tiers.leaf,
+            record=os.path.join(target.path, "latest", "attempt.json"),
         ),
         tiers=tiers,
         probe=probe,

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from supervise.runner.ended import Ended
 
 
+_ADVICE = (
+    "See evidence/before-stop.json for what each process was doing before anything touched it, the stacks beside it.",
+    "See the last lines of its log for where it stood.",
+)
+
+
 def end(reason: life.Reason, ended: Ended, leader: ProcessId | None, phase: str | None) -> End:
     """The end as the diagnosis wants to know it."""
     from supervise.model.diagnosis import End
@@ -34,4 +40,4 @@ def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float,
     if diagnosis.text is not None or reason.cause not in (life.Cause.NOT_READY, life.Cause.FATAL):
         return diagnosis
     meaning = impostor or f"not ready after {duration(ready_timeout_s)} (--ready-timeout)"
-    return replace(diagnosis, meaning=meaning, advice=("See the last lines of its log for where it stood.",))
+    return replace(diagnosis, meaning=meaning, advice=_ADVICE)

@@ -16,6 +16,7 @@ from supervise.group.leftovers import Leftovers
 from supervise.group.members import living_below
 from supervise.host import signals
 from supervise.model.process import Process
+from supervise.model.slate import FileId
 from supervise.runner.ended import Ended
 
 # A keeper that does not finish by its own deadlines is stopped or stuck: it is killed, and we take its place.
@@ -63,6 +64,7 @@ class Containment:
         self._io = asyncio.get_running_loop()
         self._launched = self._escalated = False
         self._owned: tuple[str | None, str] = (None, "")
+        self._segments: tuple[FileId, ...] = ()
         self._adoption: Adoption | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
@@ -147,6 +149,7 @@ class Containment:
     def adopt(self) -> None:
         """End it in the keeper's place: all that the keeper held is ours now."""
         leftovers = Leftovers(self.keeper.segments_before, *self._owned)
+        leftovers.recall(self._segments)
         self._adoption = Adoption(
             self._deadlines,
             leftovers,
@@ -185,8 +188,10 @@ class Containment:
             if message["event"] == "ended":
                 self.ended.by_keeper(message)
                 self._listener.emptied()
-            else:
-                self._listener.heard(message)
+                continue
+            if message["event"] == "noted":
+                self._segments = tuple(FileId(*file) for file in message["files"])
+            self._listener.heard(message)
 
     def _expect_end(self, deadlines: Deadlines) -> None:
         """Whoever walks the stop path has to come to its end in time."""
@@ -204,7 +209,7 @@ class Containment:
         if delay is not None:
             self._after(delay, self._step)
             return
-        self.ended.by_adoption(*self._adoption.result())
+        self.ended.by_adoption(*self._adoption.result(), self._adoption.sent)
         self._listener.emptied()
 
     def _after(self, delay_s: float, callback: Callable[[], None]) -> None:

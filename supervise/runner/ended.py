@@ -9,7 +9,7 @@ from typing import Any
 from supervise.group.leftovers import Left
 from supervise.group.members import describe
 from supervise.host import condition
-from supervise.model.process import Process
+from supervise.model.process import Process, ProcessId
 from supervise.slate.aftermath import Aftermath
 
 
@@ -34,11 +34,14 @@ class Ended:
         self.seconds, self.pids = message["seconds"], message["pids"]
         self.removed, self.left = message["removed"], message["left"]
 
-    def by_adoption(self, survivors: Sequence[Process], left: Left, seconds: float) -> None:
+    def by_adoption(
+        self, survivors: Sequence[Process], left: Left, seconds: float, sent: Sequence[tuple[ProcessId, int]]
+    ) -> None:
         """Take our own: we ended the group in the keeper's place."""
         self.group_is_over = True
         self.survivors = [describe(process) for process in survivors]
         self.removed, self.left, self.seconds = left.removed, left.remaining, seconds
+        self.sent = [(target.pid, signum) for target, signum in sent]
 
     def look_closer(self) -> None:
         """Find out of survivors what they wait for in the kernel and what they hold; blocking."""

@@ -224,6 +224,8 @@ class Performer:
 
     def _on_child_end(self, pid: int, status: int) -> None:
         """Of a leader that fell to us we hear what its keeper can no longer tell."""
+        if pid == self._group.keeper.guard.pid and not self._group.ended.group_is_over:
+            self._console.guard_lost()
         if self.opened and self.opened.leader and pid == self.opened.leader.pid:
             self._leader_exited(os.waitstatus_to_exitcode(status))
 
@@ -337,18 +339,25 @@ class Performer:
         self._loop.post(life.EvidenceTaken())
 
     def _stop_group(self) -> None:
+        self._mute()
         asked = self._reason is None or self._reason.cause in (life.Cause.ASKED, life.Cause.BROKEN)
         self._group.stop(attended=not asked)
 
     def _on_stage(self, stage: str) -> None:
         if stage == "evidence":
             self._tasks.start(self._look_at_the_stubborn())
-        else:
-            self._console.stage(stage)
+            return
+        self._mute()
+        self._console.stage(stage)
+
+    def _mute(self) -> None:
+        """What is written once somebody has been told to stop is of our own making, and no cause of anything."""
+        if self._log is not None:
+            self._log.mute()
 
     async def _look_at_the_stubborn(self) -> None:
         if self._witness is not None and self._reason is not None and self._reason.cause is not life.Cause.ASKED:
-            await self._witness.before_kill(self._log.mute if self._log else lambda: None)
+            await self._witness.before_kill()
         self._group.proceed()
 
     def _adopt_group(self) -> None:

@@ -70,9 +70,10 @@ class ServerLog:
         return {name: end - began for name, (began, end) in zip(self._began, pairwise(moments), strict=True)}
 
     def mute(self) -> None:
-        """What is written from now on is of our own making, and no cause of anything."""
-        self.catch_up()
-        self._muted = True
+        """Read what has been written until now; what comes after it tells nothing."""
+        if not self._muted:
+            self.catch_up()
+            self._muted = True
 
     def catch_up(self) -> None:
         """Read what has been written until now, as far as that takes no longer than a second."""

@@ -46,17 +46,12 @@ class Witness:
         """Look at all members before anything touches them."""
         await self._capture("before-stop")
 
-    async def before_kill(self, mute: Callable[[], None]) -> None:
-        """Look at those that did not obey, and have them print the stacks that could not be read from outside.
-
-        Args:
-            mute: called before they are made to print into the log what would read like a crash.
-        """
+    async def before_kill(self) -> None:
+        """Look at those that did not obey, and have them print the stacks that could not be read from outside."""
         from supervise.evidence import ask_for_stacks
 
         captured = await self._capture("before-kill")
         if captured is not None and captured.without:
-            mute()
             asked = await self._in_thread(ask_for_stacks, captured.without)
             if asked:
                 self._console.note(f"SIGABRT to {plural(len(asked), 'process')}: their stacks go into the log")

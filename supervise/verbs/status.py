@@ -12,6 +12,7 @@ import psutil
 from supervise.attempts.store import Run
 from supervise.group.members import living_below
 from supervise.host import procfs
+from supervise.model.process import ProcessId
 from supervise.runner.holder import living
 from supervise.text import duration, home
 from supervise.verbs.select import choose, left_alone, store
@@ -53,7 +54,7 @@ def _describe(run: Run) -> dict[str, Any]:
     return {
         "run": run.name,
         "live": supervisor is not None or keeper is not None,
-        "state": state.get("state") if supervisor else "orphaned" if members else "ended",
+        "state": _state(state, supervisor) if supervisor else "orphaned" if members else "ended",
         "phase": state.get("phase"),
         "tiers": state.get("tiers", []) if supervisor or keeper else [],
         "attempt": attempt.number if attempt else None,
@@ -68,6 +69,12 @@ def _describe(run: Run) -> dict[str, Any]:
         "log": attempt.log if attempt else None,
         "time": round(time.time(), 3),
     }
+
+
+def _state(state: dict[str, Any], supervisor: ProcessId) -> str | None:
+    """What its supervise has written; one that is stopped (Ctrl-Z) could not."""
+    process = procfs.read(supervisor.pid, cmdline=False, environ=False)
+    return "suspended" if process is not None and process.state == "T" else state.get("state")
 
 
 def _rss(pid: int) -> int:
