@@ -263,7 +263,7 @@ def _sweeping(state: Sweeping, event: Event) -> Step:
             return Step(Done(Exit.SLATE))
         case StopAsked(signum):
             return Step(Done(128 + signum, reraise=signum), (Effect.CANCEL_SLATE,))
-        case Broken():
+        case Broken() | KeeperLost():
             return Step(Done(Exit.INTERNAL), (Effect.CANCEL_SLATE,))
     return Step(state)
 

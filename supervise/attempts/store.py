@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervise.attempts.pruning import Kept, Pruning, to_remove
-from supervise.host import files
+from supervise.host import files, procfs
 from supervise.model.process import HostId, ProcessId
-from supervise.model.slate import FileId, Record
+from supervise.model.slate import LOST_ID, FileId, Record
 
 VERSION = 1
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
@@ -123,7 +123,8 @@ class Run:
             os.close(os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._point_latest_to(number)
         except OSError as error:
-            raise StoreError(f"cannot begin an attempt in {self.path}: {error.strerror}") from None
+            remedy = "; make room, or set XDG_STATE_HOME to another place"
+            raise StoreError(f"cannot begin an attempt in {self.path}: {error.strerror}{remedy}") from None
         return attempt
 
     def attempt(self, number: int) -> Attempt:
@@ -222,33 +223,39 @@ class Store:
                 attempt = run.attempt(number)
                 if (outcome := attempt.read("outcome")) and outcome.get("verified"):
                     continue
-                if record := _record(attempt):
+                told = attempt.read("attempt")
+                if record := (_record(attempt, told) if told else None) or _record(attempt, _instead(run, attempt)):
                     found.append(record)
         return tuple(found)
 
 
-def _record(attempt: Attempt) -> Record | None:
-    """A record from attempt.json; a damaged one proves nothing and is passed over."""
-    data = attempt.read("attempt")
+def _instead(run: Run, attempt: Attempt) -> dict[str, Any]:
+    """What can still be known of an attempt whose attempt.json is lost or damaged: who runs in it, if run.json tells.
+
+    Its log proves members as ever; its marker, whose id nobody knows any more, proves nobody.
+    """
+    state = run.read_state() or {}
+    known = state if state.get("attempt") == attempt.number and state.get("host") else {}
+    return {"host": procfs.host_id()._asdict(), **known, "id": LOST_ID, "segments": (), "members": ()}
+
+
+def _record(attempt: Attempt, data: dict[str, Any]) -> Record | None:
+    """A record from attempt.json; one that makes no sense proves nothing and is passed over."""
     try:
-        return (
-            None
-            if data is None
-            else Record(
-                run=attempt.run,
-                attempt=attempt.number,
-                marker_id=str(data["id"]),
-                host=HostId(str(data["host"]["boot_id"]), int(data["host"]["pid_namespace"])),
-                supervisor=_process_id(data.get("supervisor")),
-                keeper=_process_id(data.get("keeper")),
-                leader=_process_id(data.get("leader")),
-                segments=tuple(FileId(int(dev), int(ino)) for dev, ino in data.get("segments", ())),
-                runtime_dir=data.get("runtime_dir"),
-                members=tuple(ProcessId(int(pid), int(ticks)) for pid, ticks in data.get("members") or ()),
-                guard=_process_id(data.get("guard")),
-                cgroup=None if data.get("cgroup") is None else os.fspath(data["cgroup"]),
-                log=attempt.log,
-            )
+        return Record(
+            run=attempt.run,
+            attempt=attempt.number,
+            marker_id=str(data["id"]),
+            host=HostId(str(data["host"]["boot_id"]), int(data["host"]["pid_namespace"])),
+            supervisor=_process_id(data.get("supervisor")),
+            keeper=_process_id(data.get("keeper")),
+            leader=_process_id(data.get("leader")),
+            segments=tuple(FileId(int(dev), int(ino)) for dev, ino in data.get("segments", ())),
+            runtime_dir=data.get("runtime_dir"),
+            members=tuple(ProcessId(int(pid), int(ticks)) for pid, ticks in data.get("members") or ()),
+            guard=_process_id(data.get("guard")),
+            cgroup=None if data.get("cgroup") is None else os.fspath(data["cgroup"]),
+            log=attempt.log,
         )
     except (KeyError, TypeError, ValueError):
         return None

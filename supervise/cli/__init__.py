@@ -67,6 +67,7 @@ def _guarded(action: Callable[[], object]) -> None:
 def _explain(error: Exception) -> None:
     """Leave with one line for what users can bring about; come back for what they cannot."""
     from supervise.attempts.store import StoreError
+    from supervise.host.procfs import ForeignProcError
     from supervise.profiles.errors import ProfileError
     from supervise.runner.launch import NotExecutableError
     from supervise.runner.tiers import TierError
@@ -75,7 +76,7 @@ def _explain(error: Exception) -> None:
         _fail(error.status, f"{error.text}{_suggestion(error.program)}")
     if isinstance(error, ProfileError):
         _fail(Exit.USAGE, str(error))
-    if isinstance(error, StoreError | TierError):
+    if isinstance(error, StoreError | TierError | ForeignProcError):
         _fail(Exit.INTERNAL, str(error))
 
 

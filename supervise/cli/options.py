@@ -132,6 +132,8 @@ def _run(
     from supervise.runner import Options
     from supervise.runner import scope as scopes
 
+    if no_cgroup and Tier.CGROUP in (require_tier or ()):
+        raise typer.BadParameter("--no-cgroup and --require-tier cgroup contradict each other")
     if scope:
         scopes.enter()
     options = Options(

@@ -72,7 +72,13 @@ class Enclosure(Members):
         if self._reaper is None:
             return False
         before, self._counted = self._counted, self._reaper.count
-        return before == self._counted
+        return before == self._counted and not self.unseen()
+
+    def unseen(self) -> list[Process]:
+        """Children that /proc hides from us (another user's, with hidepid): they are no zombies for all we know."""
+        pids = self._reaper.children() if self._reaper is not None else None
+        hidden = [pid for pid in pids or () if procfs.identify(pid) is None]
+        return [Process(ProcessId(pid, 0), self._root, 0, 0, "?", "hidden by /proc", None) for pid in hidden]
 
     def remove(self) -> None:
         """Remove the leaf, which is empty."""

@@ -44,9 +44,13 @@ class Deadlines:
     evidence_s: float = 0.0
 
     @classmethod
-    def for_stale(cls) -> Deadlines:
-        """For orphans: nobody is served by them any more, so there is nothing to drain."""
-        return cls(grace_s=0.0, term_s=5.0)
+    def for_stale(cls, within_s: float = 100.0) -> Deadlines:
+        """For orphans: nobody is served by them any more, so there is nothing to drain.
+
+        Args:
+            within_s: how long it may take in all; each step gets a second in any case.
+        """
+        return cls(grace_s=0.0, term_s=max(1.0, min(5.0, within_s / 4)), kill_s=max(1.0, min(15.0, within_s / 2)))
 
     def attended(self) -> Deadlines:
         """The same with time to look at those that did not obey."""
@@ -96,6 +100,7 @@ class Ending:
         self._repeat_at = 0.0
         self._tracker_deadline: float | None = None
         self._struck: set[ProcessId] = set()
+        self._killed: set[ProcessId] = set()
         self._refusing_since: float | None = None
         self._empty_readings = 0
 
@@ -166,9 +171,10 @@ class Ending:
         return 0.05
 
     def _step_kill(self, now: float) -> float | None:
-        members = self._members.living()
         if self._deadline is None:
-            self._before_kill(members)
+            self._before_kill(self._members.living())
+            self._members.hold_still()
+        members = self._members.living()
         overdue = self._due(now, self._deadlines.kill_s)
         doomed = self._doomed(members, now)
         storm = self._is_storm(doomed)
@@ -180,7 +186,7 @@ class Ending:
             self._members.chase()
         self._struck.update(member.id for member in doomed)
         if overdue or self._all_refuse(members, now) or self._nobody_seen(members, settled=settled):
-            self.survivors = tuple(self._members.living())
+            self.survivors = (*self._members.living(), *self._members.unseen())
             self._enter(Stage.OVER)
         # Whoever forks faster than we read is read again at once.
         return 0.0 if storm else 0.02
@@ -249,8 +255,13 @@ class Ending:
             self._note_sent([target], signum)
 
     def _note_sent(self, targets: Iterable[ProcessId], signum: int = signal.SIGKILL) -> None:
+        """What is repeated until it helps is noted once; of SIGTERM it matters how often."""
         room = _SENT_KEPT - len(self.sent)
-        self.sent.extend((target, signum) for target in islice(targets, max(room, 0)))
+        fresh = (target for target in targets if signum != signal.SIGKILL or target not in self._killed)
+        for target in islice(fresh, max(room, 0)):
+            self.sent.append((target, signum))
+            if signum == signal.SIGKILL:
+                self._killed.add(target)
 
 
 def is_resource_tracker(process: Process) -> bool:

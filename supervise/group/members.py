@@ -28,6 +28,9 @@ class Members:
         """Whether nobody is left."""
         return not self.living()
 
+    def hold_still(self) -> None:
+        """See to it that nobody forks from now on, where who is forked could get away."""
+
     def strike(self) -> bool:
         """SIGKILL all of them in one step; False if there is no way to."""
         return False
@@ -38,6 +41,10 @@ class Members:
     def settled(self) -> bool:
         """Whether nobody of them has ended since this was asked last: then one reading can be believed."""
         return False
+
+    def unseen(self) -> list[Process]:
+        """Those that are there for the kernel, but not in any reading."""
+        return []
 
 
 def living_below(root: int) -> list[Process]:

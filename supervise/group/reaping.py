@@ -33,6 +33,14 @@ class Reaper:
             self.count += 1
             self._on_end(pid, status)
 
+    def children(self) -> list[int] | None:
+        """Pids of our children, zombies included; None without CONFIG_PROC_CHILDREN."""
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+                return [int(pid) for pid in file.read().split()]
+        except OSError:
+            return None
+
     def chase(self) -> None:
         """For a tenth of a second kill our children as fast as they can be listed, and what becomes our child by that.
 
@@ -40,16 +48,10 @@ class Reaper:
         that nobody but us can reap keeps its number, so that the plain kill(2) hits no stranger. Without
         /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN) there is nothing to be won.
         """
-        path = f"/proc/self/task/{os.getpid()}/children"
         until = time.monotonic() + _CHASE_S
         while not self.reap() and time.monotonic() < until:
-            try:
-                with open(path, encoding="ascii") as file:
-                    children = file.read().split()
-            except OSError:
-                return
-            for pid in children:
-                _kill(int(pid))
+            for pid in self.children() or ():
+                _kill(pid)
 
 
 def _kill(pid: int) -> None:

@@ -54,7 +54,7 @@ def make_leaf(run: str, token: str) -> str:
     """
     base = own()
     try:
-        _remove_forgotten(base, run)
+        remove_forgotten(run)
         leaf = os.path.join(base, f"{PREFIX}{run}-{token}")
         os.mkdir(leaf, 0o755)
     except OSError as error:
@@ -136,10 +136,17 @@ def _tree(directory: str) -> Iterator[str]:
         yield path
 
 
-def _remove_forgotten(base: str, run: str) -> None:
-    """Not the youngest: a run of the same name in another state directory may be about to enter its own."""
+def remove_forgotten(run: str) -> None:
+    """Remove empty leaves of a run below our own cgroup.
+
+    Not the youngest: a run of the same name in another state directory may be about to enter its own.
+
+    Raises:
+        NoCgroupError: there is no cgroup v2 here.
+        OSError: ours cannot be read.
+    """
     name = re.compile(rf"{PREFIX}{re.escape(run)}-[0-9a-f]{{12}}")
-    with os.scandir(base) as entries:
+    with os.scandir(own()) as entries:
         for entry in entries:
             if name.fullmatch(entry.name) and _is_forgotten(entry):
                 remove(entry.path)

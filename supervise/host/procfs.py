@@ -32,11 +32,19 @@ def host_id() -> HostId:
     return HostId(boot, os.stat("/proc/self/ns/pid").st_ino)
 
 
+class ForeignProcError(Exception):
+    """/proc is not that of our PID namespace: every pid in it means somebody else."""
+
+
 def self_id() -> ProcessId:
-    """Our own identity."""
+    """Our own identity.
+
+    Raises:
+        ForeignProcError: /proc shows another PID namespace, or none.
+    """
     mine = identify(os.getpid())
-    if mine is None:
-        raise OSError("/proc does not show this very process: is /proc mounted for this PID namespace?")
+    if mine is None or os.readlink("/proc/self") != str(os.getpid()):
+        raise ForeignProcError("/proc does not belong to this PID namespace; mount a new one (unshare --mount-proc)")
     return mine
 
 

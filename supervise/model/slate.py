@@ -101,10 +101,15 @@ class Gpus:
     error: str = ""
 
 
+# No marker has it: ids are hexadecimal.
+LOST_ID = "lost"
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """What an earlier attempt of some run wrote down about itself: who supervised it, whom it launched.
 
+    One with the id `LOST_ID` stands for an attempt whose own words are lost or damaged: its marker proves nobody.
     `members` are all processes that were ever seen in its group, `guard` the one that stands in for its keeper;
     `cgroup` is the absolute directory of the leaf that they were put into, `log` the path of what they wrote to.
     """
@@ -118,7 +123,6 @@ class Record:
     leader: ProcessId | None
     segments: tuple[FileId, ...] = ()
     runtime_dir: str | None = None
-    ended: bool = False
     members: tuple[ProcessId, ...] = ()
     guard: ProcessId | None = None
     cgroup: str | None = None

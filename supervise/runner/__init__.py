@@ -10,7 +10,7 @@ from supervise import lifecycle as life
 from supervise.attempts.store import Run, Store
 from supervise.group.boot import Booted
 from supervise.group.handle import Keeper
-from supervise.host import kernel
+from supervise.host import cgroupfs, kernel, procfs
 from supervise.model.exits import Exit
 from supervise.model.probe import Probed
 from supervise.model.process import Process
@@ -49,8 +49,10 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         ProfileError: a profile is damaged; nothing was touched.
         StoreError: the state directory cannot be used; nothing was touched.
         TierError: a tier that was required cannot be had; nothing was touched.
+        ForeignProcError: /proc is not ours; nothing was touched.
     """
     program = launch.resolve(command[0], os.environ)
+    procfs.self_id()
     planned = plan.make(command, os.environ, options)
     for note in planned.need.notes:
         console.line("note", note)
@@ -68,6 +70,9 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         return asyncio.run(_supervise(command, program, planned, target, world, console))
     finally:
         console.close()
+        if tiers.leaf is not None:
+            # Whoever held it has removed it; one that nobody came to hold is empty.
+            cgroupfs.remove(tiers.leaf)
         os.close(lock)
 
 

@@ -62,7 +62,7 @@ class Containment:
         self.keeper = keeper
         self._deadlines, self._listener, self._childless = deadlines, listener, childless
         self._io = asyncio.get_running_loop()
-        self._launched = self._escalated = False
+        self._launched = self._escalated = self._lost = False
         self._owned: tuple[str | None, str] = (None, "")
         self._segments: tuple[FileId, ...] = ()
         self._adoption: Adoption | None = None
@@ -90,6 +90,10 @@ class Containment:
         Should its leader end by itself, the others are looked at before they are killed.
         """
         self._launched, self._owned = True, (private, owner)
+        if self._lost:
+            # It died between the last look and this one; nobody will hear of it again.
+            self._listener.lost()
+            return
         deadlines = self._deadlines.attended()
         self.keeper.spawn(
             program,
@@ -181,7 +185,8 @@ class Containment:
         messages = self.keeper.events()
         if messages is None:
             self._io.remove_reader(self.keeper.channel)
-            if self._launched and not self.ended.group_is_over:
+            self._lost = True
+            if not self.ended.group_is_over:
                 self._listener.lost()
             return
         for message in messages:

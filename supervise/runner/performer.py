@@ -319,7 +319,9 @@ class Performer:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def lost(self) -> None:
-        """The keeper is gone, its group is not."""
+        """The keeper is gone, its group perhaps not."""
+        if isinstance(self._loop.state, life.Sweeping):
+            self._console.error("the keeper was killed before the launch; nothing was launched")
         self._loop.post(life.KeeperLost())
 
     def emptied(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from supervise.attempts.store import Run
+from supervise.host import cgroupfs
 from supervise.model.slate import SlateResult
 
 
@@ -15,6 +16,8 @@ def settle(run: Run, result: SlateResult) -> None:
     """
     if not result.clean:
         return
+    with suppress(OSError, cgroupfs.NoCgroupError):
+        cgroupfs.remove_forgotten(run.name)
     for number in run.numbers():
         attempt = run.attempt(number)
         if attempt.read("outcome") is None:

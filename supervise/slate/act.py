@@ -6,9 +6,10 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 
-from supervise.group.ending import Deadlines, Ending, run
+from supervise.group.ending import Deadlines, Ending, is_resource_tracker, run
 from supervise.group.leftovers import Leftovers
 from supervise.group.members import Members
+from supervise.group.suspension import Suspension
 from supervise.host import files, procfs, shm, sockets
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import (
@@ -27,19 +28,20 @@ from supervise.slate import cgroups
 from supervise.slate.request import Host
 
 
-def end_processes(findings: Iterable[Finding], host: Host) -> list[Outcome]:
+def end_processes(findings: Iterable[Finding], host: Host, within_s: float) -> list[Outcome]:
     """End all stale processes together, with their descendants, by the one stop path; then the segments they leave.
 
     Args:
         findings: those with an EndProcesses action count.
         host: clock and sleep.
+        within_s: how long it may take, in seconds; there is a little time for each step in any case.
 
     Returns:
-        What became of the segments that they alone used; blocking, bounded by the deadlines for stale processes.
+        What became of the segments that they alone used; blocking.
     """
     doomed = _Doomed(t for f in findings if isinstance(f.action, EndProcesses) for t in f.action.targets)
     leftovers = Leftovers(frozenset())
-    ending = Ending(doomed, None, Deadlines.for_stale(), before_kill=leftovers.note)
+    ending = Ending(doomed, None, Deadlines.for_stale(within_s), before_kill=leftovers.note)
     leftovers.note(doomed.living())
     run(ending, host.clock, host.sleep)
     if ending.survivors:
@@ -72,6 +74,10 @@ class _Doomed(Members):
 
     def __init__(self, targets: Iterable[ProcessId]) -> None:
         self._known = set(targets)
+
+    def hold_still(self) -> None:
+        """No subreaper of ours is above them: the child of one that is killed would be lost among those of init."""
+        Suspension(lambda: [member for member in self.living() if not is_resource_tracker(member)])
 
     def living(self) -> list[Process]:
         """Those of them that still run."""

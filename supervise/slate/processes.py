@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import Await, EndProcesses, Finding, Ownership, Record, Snapshot
+from supervise.model.slate import LOST_ID, Await, EndProcesses, Finding, Ownership, Record, Snapshot
 from supervise.profiles.load import GENERIC
 from supervise.slate import orphans
 from supervise.slate.request import SlateRequest
@@ -27,6 +27,7 @@ def judge(snapshot: Snapshot, request: SlateRequest) -> tuple[Finding, ...]:
     found = [_own(snapshot.processes[pid], proofs, snapshot, request) for pid, proofs in ours.items()]
     others = (process for process in snapshot.processes.values() if process.pid not in ours)
     found.extend(finding for process in others if (finding := _orphan(process, snapshot, request)))
+    found.extend(_nameless(snapshot, request, ours))
     return (*found, *_left_by_other_runs(snapshot, request, ending(found)))
 
 
@@ -58,6 +59,20 @@ def _of_this_run(snapshot: Snapshot, request: SlateRequest) -> dict[int, list[_P
                 if not process.gone:
                     found[process.pid].append(_Proof(record, evidence))
     return found
+
+
+def _nameless(snapshot: Snapshot, request: SlateRequest, ours: Container[int]) -> Iterator[Finding]:
+    """Processes that bear the name of an attempt whose record is lost: a run of that name elsewhere has the same."""
+    lost = {record.attempt for record in snapshot.records if record.run == request.run and record.marker_id == LOST_ID}
+    known = {record.marker_id for record in snapshot.records}
+    for process in snapshot.processes.values() if lost else ():
+        marker = process.marker
+        if marker is None or process.gone or process.pid in ours or process.pid in snapshot.lineage:
+            continue
+        if marker.run == request.run and marker.attempt in lost and marker.id not in known:
+            told = (f"marker of attempt {marker.attempt}, whose record is lost or damaged", f"ppid {process.ppid}")
+            remedy = f"if it is yours: kill {process.pid}"
+            yield Finding("process", subject(process), Ownership.UNKNOWN, told, remedy=remedy)
 
 
 def _leaders(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
@@ -129,7 +144,7 @@ def _own(process: Process, proofs: Sequence[_Proof], snapshot: Snapshot, request
         return Finding("process", subject(process), Ownership.OURS, (*told, f"its {role} lives"), action)
     if process.uid not in (snapshot.uid, None) and snapshot.uid != 0:
         evidence_uid = f"uid {process.uid}"
-        remedy = f"sudo kill {process.pid}"
+        remedy = f"sudo kill -KILL {process.pid}"
         return Finding("process", subject(process), Ownership.FOREIGN, (*told, evidence_uid), remedy=remedy)
     return Finding("process", subject(process), Ownership.STALE, told, EndProcesses((process.id,)))
 

@@ -54,7 +54,7 @@ def sweep(request: SlateRequest, host: Host | None = None) -> SlateResult:
             return _result(request, snapshot, findings, history, host.clock(), late=late)
         if repeated:
             host.sleep(_LOOK_EVERY_S)
-        history.add(due, _act(due, host))
+        history.add(due, _act(due, host, history.began + request.deadline_s - host.clock()))
 
 
 class _History:
@@ -107,7 +107,7 @@ class _History:
             Outcome(
                 finding,
                 Verdict.GONE if key in self.gone else Verdict.REMAINS,
-                _did(finding, dry_run=dry_run),
+                _did(finding, dry_run=dry_run, gone=key in self.gone),
                 self.gone.get(key, now) - since,
             )
             for key, (finding, since) in self.seen.items()
@@ -115,10 +115,10 @@ class _History:
         return (*found, *self._extra)
 
 
-def _act(findings: Sequence[Finding], host: Host) -> Sequence[Outcome]:
+def _act(findings: Sequence[Finding], host: Host, within_s: float) -> Sequence[Outcome]:
     """Processes first: what they hold, and the names they leave, can only be dealt with afterwards."""
     if ending := [finding for finding in findings if isinstance(finding.action, EndProcesses)]:
-        return act.end_processes(ending, host)
+        return act.end_processes(ending, host, within_s)
     for finding in findings:
         act.remove(finding)
     return ()
@@ -155,13 +155,15 @@ def _obstacle(finding: Finding, history: _History, now: float, *, late: bool) ->
     return replace(finding, action=None, evidence=(*finding.evidence, f"still there after {waited}"))
 
 
-def _did(finding: Finding, *, dry_run: bool) -> str:
+def _did(finding: Finding, *, dry_run: bool, gone: bool) -> str:
     if isinstance(finding.action, Await):
         return "awaited"
     ends = isinstance(finding.action, EndProcesses)
     if dry_run:
         return "would end" if ends else "would remove"
-    return "ended" if ends else "removed"
+    if ends:
+        return "ended" if gone else "killed"
+    return "removed"
 
 
 def _checks(request: SlateRequest, snapshot: Snapshot) -> tuple[str, ...]:

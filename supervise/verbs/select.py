@@ -13,7 +13,12 @@ from supervise.runner.holder import living
 
 
 def store() -> Store:
-    """The store of this user."""
+    """The store of this user.
+
+    Raises:
+        ForeignProcError: /proc is not ours: nothing that is written there about processes could be compared.
+    """
+    procfs.self_id()
     return Store(default_root(dict(os.environ)))
 
 
@@ -46,7 +51,7 @@ def choose(name: str | None, *, live_only: bool) -> Run | None:
     """The run of that name, or the only one there is; None, with a line that says why, if that is not clear."""
     if name is not None:
         run = store().run(name)
-        if run.numbers() or run.read_state():
+        if any(known.name == name for known in store().runs()):
             return run
         say(f"supervise: no run {name!r}; known: {', '.join(run.name for run in store().runs()) or 'none'}")
         return None

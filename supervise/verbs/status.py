@@ -14,7 +14,7 @@ from supervise.group.members import living_below
 from supervise.host import procfs
 from supervise.model.process import ProcessId
 from supervise.runner.holder import living
-from supervise.text import duration, home
+from supervise.text import duration, home, plural
 from supervise.verbs.select import choose, left_alone, store
 
 _NOT_RUNNING = 3
@@ -87,7 +87,8 @@ def _rss(pid: int) -> int:
 def _told(run: dict[str, Any]) -> str:
     """What is known of a run that is not live."""
     if run["members"]:
-        return f" {len(run['members'])} processes without a supervise: supervise clean --name {run['run']}"
+        left = plural(len(run["members"]), "process")
+        return f" {left} without a supervise: supervise clean --name {run['run']}"
     if run["attempt"] is None:
         return " never launched"
     if run["exit_status"] is None:

@@ -19,6 +19,7 @@ from supervise.model.process import Process, ProcessId
 from tests.support.hydra import members
 from tests.support.hydra_census import Tree
 from tests.support.launcher import Launched, Supervise
+from tests.support.readable import ROOT
 from tests.support.waiting import wait_gone, wait_until
 
 pytestmark = pytest.mark.root
@@ -68,6 +69,25 @@ for _ in range({ORPHANS}):
         os._exit(0)
     os.wait()
 """
+
+
+def test_a_proc_of_another_namespace_is_refused(supervise: Supervise) -> None:
+    """`unshare -p -f` alone: every pid in /proc means somebody else."""
+    inside = [sys.executable, "-m", "supervise", "--name", "X", "sleep", "60"]
+    boxed = subprocess.run(
+        ["unshare", "--pid", "--fork", "--kill-child", *inside],
+        env=supervise.env,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert boxed.returncode == KEEPER_LOST
+    assert boxed.stderr.splitlines() == [
+        "supervise: /proc does not belong to this PID namespace; mount a new one (unshare --mount-proc)"
+    ]
+    assert supervise.runs() == []
 
 
 class Box:

@@ -48,6 +48,10 @@ class Scene:
         assert set(self.family.members.values()) <= set(self.contained)
         return self
 
+    @property
+    def guard(self) -> ProcessId:
+        return self.supervise.identity("guard")
+
     def wait_noted(self) -> None:
         """Wait until the attempt's record knows all members: those without any mark of ours cannot be found else."""
         wait_until(
@@ -177,9 +181,15 @@ class TestTwoAreKilled:
     def test_the_third_ends_everything(self, user: Supervise, port: int, other: str) -> None:
         scene = start_ready(user, port)
         kill_together(scene, other)
-        wait_gone([*scene.contained, *scene.family.refresh().members.values()])
-        # What they leave in the file system is the next start's, which knows what to look for.
-        assert user.run("clean").popen.returncode == 0
+        wait_gone([scene.guard])
+        scene.assert_nothing_left()
+
+    def test_a_guard_that_dies_is_told_and_not_missed(self, user: Supervise, port: int) -> None:
+        scene = start_ready(user, port)
+        signals.send(scene.guard, signal.SIGKILL)
+        scene.launched.wait_said("the guard was killed")
+        scene.launched.send(signal.SIGTERM)
+        assert scene.launched.wait() == -signal.SIGTERM
         scene.assert_nothing_left()
 
     def test_keeper_and_guard_are_killed(self, user: Supervise, port: int) -> None:
@@ -235,6 +245,31 @@ class TestAllAreKilled:
         assert again.launched.wait() == -signal.SIGTERM
         left.assert_nothing_left()
         again.assert_nothing_left()
+
+    def test_a_keeper_that_dies_during_the_slate_launches_nothing(self, user: Supervise, port: int) -> None:
+        left = start_ready(user, port, roles=("ignore-term",))
+        kill_all_of_us(left)
+        again = start(user, port)
+        wait_until(lambda: user.identity("supervisor") == again.launched.id)
+        signals.send(user.identity("keeper"), signal.SIGKILL)
+        assert again.launched.wait() == 125
+        assert "killed before the launch" in again.launched.stderr
+        assert again.family.refresh().members == {}
+        assert user.run("clean").popen.returncode == 0
+        left.assert_nothing_left()
+
+    @pytest.mark.parametrize("record", ["", "{}", "\0garbage", None])
+    def test_a_record_that_is_lost_does_not_make_them_clean(
+        self, user: Supervise, port: int, record: str | None
+    ) -> None:
+        left = start_ready(user, port, roles=("setsid", "double-fork"))
+        kill_all_of_us(left)
+        path = user.attempt() / "attempt.json"
+        path.unlink() if record is None else path.write_text(record)
+        cleaned = user.run("clean")
+        assert cleaned.popen.returncode == 0
+        assert "writes the log of attempt 1" in cleaned.stderr
+        assert left.family.survivors == []
 
     def test_clean_alone_ends_what_they_left(self, user: Supervise, port: int) -> None:
         # One that ignores SIGTERM costs five seconds, and the test above has it.

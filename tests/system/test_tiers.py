@@ -161,6 +161,13 @@ def start(supervise: Supervise, *options: str) -> tuple[Launched, dict[str, list
     return launched, {line.split()[0]: line.split()[1:] for line in supervise.log().splitlines()}
 
 
+def test_two_options_that_contradict_each_other_are_told(supervise: Supervise) -> None:
+    done = supervise.run("--no-cgroup", "--require-tier", "cgroup", "sleep", "60")
+    assert done.popen.returncode == 2
+    assert "contradict" in done.stderr
+    assert supervise.runs() == []
+
+
 @pytest.mark.root
 class TestCgroup:
     def test_the_server_is_born_in_its_leaf_and_we_are_not(self, supervise: Supervise) -> None:

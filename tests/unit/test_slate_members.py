@@ -8,7 +8,7 @@ import pytest
 
 from supervise.attempts.store import Store
 from supervise.model.process import HostId, Marker, Process, ProcessId
-from supervise.model.slate import Await, EndProcesses, Ownership, Record, RemoveCgroup, Snapshot
+from supervise.model.slate import LOST_ID, Await, EndProcesses, Ownership, Record, RemoveCgroup, Snapshot
 from supervise.slate.judge import judge
 from supervise.slate.request import SlateRequest
 
@@ -142,7 +142,7 @@ def test_one_that_two_attempts_claim_is_live_if_either_is() -> None:
 def test_another_user_s_process_in_the_cgroup_refuses_the_launch() -> None:
     (finding,) = judge(inside(process(40, uid=0)), REQUEST)
     assert (finding.ownership, finding.action, finding.blocking) == (Ownership.FOREIGN, None, True)
-    assert finding.remedy == "sudo kill 40"
+    assert finding.remedy == "sudo kill -KILL 40"
 
 
 @pytest.mark.parametrize("alive", [20, 21, 23])
@@ -192,8 +192,30 @@ def test_a_record_is_read_back_as_it_was_written(tmp_path, keys, members, guard,
 
 
 @pytest.mark.parametrize("damaged", [{"members": [[1]]}, {"members": "x"}, {"guard": {"pid": 1}}, {"cgroup": 5}])
-def test_a_damaged_record_proves_nothing(tmp_path, damaged) -> None:
+def test_of_a_damaged_record_the_log_is_left(tmp_path, damaged) -> None:
     run = Store(str(tmp_path)).run(RUN)
     run.create()
-    run.open_attempt().write("attempt", OLD | damaged)
-    assert Store(str(tmp_path)).records() == ()
+    attempt = run.open_attempt()
+    attempt.write("attempt", OLD | damaged)
+    (record,) = Store(str(tmp_path)).records()
+    assert (record.marker_id, record.log, record.members, record.leader) == (LOST_ID, attempt.log, (), None)
+
+
+def test_run_json_tells_of_its_attempt_who_ran_in_it(tmp_path) -> None:
+    run = Store(str(tmp_path)).run(RUN)
+    run.create()
+    run.open_attempt()
+    told = {"host": HOST._asdict(), "leader": {"pid": 30, "ticks": 300}}
+    run.write_state({"attempt": 1, **told})
+    assert [record.leader for record in Store(str(tmp_path)).records()] == [ProcessId(30, 300)]
+    run.write_state({"attempt": 2, **told})
+    assert [record.leader for record in Store(str(tmp_path)).records()] == [None]
+
+
+def test_whoever_bears_the_name_of_a_lost_record_refuses_the_launch_and_is_not_touched() -> None:
+    """A run of the same name in another state directory has the same marker, but for its id."""
+    bearer = replace(process(40), marker=Marker(RUN, RECORD.attempt, "unknown"), environ_read=True)
+    lost = replace(RECORD, marker_id=LOST_ID, members=(), leader=None)
+    (finding,) = judge(snapshot(bearer, records=(lost,)), REQUEST)
+    assert (finding.ownership, finding.action, finding.blocking) == (Ownership.UNKNOWN, None, True)
+    assert judge(snapshot(bearer, records=(RECORD,)), REQUEST) == ()
