@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
 from supervise.group.reaping import Reaper
+from supervise.host import signals
 from supervise.lifecycle import Effect, State
 from supervise.model.probe import Answer
 from supervise.model.process import ProcessId
@@ -224,7 +225,8 @@ class Performer:
 
     def _on_child_end(self, pid: int, status: int) -> None:
         """Of a leader that fell to us we hear what its keeper can no longer tell."""
-        if pid == self._group.keeper.guard.pid and not self._group.ended.group_is_over:
+        keeper = self._group.keeper
+        if pid == keeper.guard.pid and signals.alive(keeper.id):
             self._console.guard_lost()
         if self.opened and self.opened.leader and pid == self.opened.leader.pid:
             self._leader_exited(os.waitstatus_to_exitcode(status))
