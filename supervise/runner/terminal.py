@@ -42,6 +42,7 @@ class Terminal:
         self._screen: Outlet | None = None
         self._input: Input | None = None
         self._hung_up = False
+        self._last = b""
 
     @classmethod
     def open(cls, log: str, stdin: int = 0, stdout: int = 1) -> Terminal:
@@ -133,6 +134,9 @@ class Terminal:
         while moved < _DRAIN and time.monotonic() < until and (more := self._transfer()):
             moved += more
         if self._screen is not None:
+            if self._last not in (b"", b"\n"):
+                # What is told next, by us or by the shell, begins on a line of its own.
+                self._screen.write(b"\n")
             self._screen.close(until)
 
     def _output(self) -> None:
@@ -150,6 +154,7 @@ class Terminal:
             pass
         except OSError:
             self._hung_up = True  # EIO: nobody has the other side open any more
+        self._last = bytes(data[-1:]) or self._last
         self._append(data)
         if self._screen is not None:
             self._screen.write(data)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -201,6 +202,31 @@ class TestTwoAreKilled:
         assert scene.launched.wait() == 125
         assert scene.family.survivors == []
         scene.assert_nothing_left()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", [(), ("--pidns",)], ids=" ".join)
+def test_kill_minus_one_of_a_user_leaves_nothing_and_the_next_start_works(
+    short_dir: Path, port: int, options: tuple[str, ...]
+) -> None:
+    """`kill -9 -1` reaches everything of a user in one step: supervise, guard, keeper, and the server."""
+    uid = 61234  # nobody else's, or we would reach them too
+    supervise = Supervise(short_dir, uid=uid)
+    try:
+        family = supervise.family()
+        launched = supervise.start(
+            *options, "--name", "X", "--grace", "1", *supervise.standin(port=port, pids=family.path)
+        )
+        launched.wait_said("ready    in")
+        subprocess.run(["sh", "-c", "kill -9 -1"], user=uid, group=uid, extra_groups=[], check=False, timeout=20)
+        assert launched.wait() == -signal.SIGKILL
+        wait_until(lambda: not [p for p in procfs.scan().values() if p.uid == uid and not p.gone])
+        again = supervise.start("--name", "X", "--grace", "1", *supervise.standin(port=port))
+        again.wait_said("ready    in")
+        again.send(signal.SIGTERM)
+        assert again.wait() == -signal.SIGTERM
+    finally:
+        supervise.close()
 
 
 class TestStrangers:
