@@ -76,7 +76,7 @@ class Enclosure(Members):
 
     def unseen(self) -> list[Process]:
         """Children that /proc hides from us (another user's, with hidepid): they are no zombies for all we know."""
-        pids = self._reaper.children() if self._reaper is not None else None
+        pids = procfs.children() if self._reaper is not None else None
         hidden = [pid for pid in pids or () if procfs.identify(pid) is None]
         return [Process(ProcessId(pid, 0), self._root, 0, 0, "?", "hidden by /proc", None) for pid in hidden]
 

@@ -171,10 +171,11 @@ class Ending:
         return 0.05
 
     def _step_kill(self, now: float) -> float | None:
-        if self._deadline is None:
-            self._before_kill(self._members.living())
-            self._members.hold_still()
         members = self._members.living()
+        if self._deadline is None:
+            self._before_kill(members)
+            if self._members.hold_still():
+                members = self._members.living()
         overdue = self._due(now, self._deadlines.kill_s)
         doomed = self._doomed(members, now)
         storm = self._is_storm(doomed)

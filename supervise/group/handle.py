@@ -187,14 +187,9 @@ class Keeper:
 
 
 def _children() -> list[ProcessId]:
-    """Our children; the kernel keeps them per thread."""
-    pids: set[int] = set()
-    try:
-        for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
-                pids.update(map(int, file.read().split()))
-    except OSError:
-        # Without CONFIG_PROC_CHILDREN it takes a reading of all processes.
+    """Our children; where the kernel keeps no list of them it takes a reading of all processes."""
+    pids = procfs.children()
+    if pids is None:
         return [child.id for child in living_below(os.getpid())]
     return [child for child in map(procfs.identify, pids) if child is not None]
 

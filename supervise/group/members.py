@@ -28,8 +28,9 @@ class Members:
         """Whether nobody is left."""
         return not self.living()
 
-    def hold_still(self) -> None:
-        """See to it that nobody forks from now on, where who is forked could get away."""
+    def hold_still(self) -> bool:
+        """See to it that nobody forks from now on, where who is forked could get away; True if that was done."""
+        return False
 
     def strike(self) -> bool:
         """SIGKILL all of them in one step; False if there is no way to."""

@@ -7,6 +7,8 @@ import signal
 import time
 from collections.abc import Callable
 
+from supervise.host import procfs
+
 _CHASE_S = 0.1
 
 
@@ -33,14 +35,6 @@ class Reaper:
             self.count += 1
             self._on_end(pid, status)
 
-    def children(self) -> list[int] | None:
-        """Pids of our children, zombies included; None without CONFIG_PROC_CHILDREN."""
-        try:
-            with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-                return [int(pid) for pid in file.read().split()]
-        except OSError:
-            return None
-
     def chase(self) -> None:
         """For a tenth of a second kill our children as fast as they can be listed, and what becomes our child by that.
 
@@ -50,7 +44,7 @@ class Reaper:
         """
         until = time.monotonic() + _CHASE_S
         while not self.reap() and time.monotonic() < until:
-            for pid in self.children() or ():
+            for pid in procfs.children() or ():
                 _kill(pid)
 
 

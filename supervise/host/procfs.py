@@ -122,6 +122,18 @@ def lineage() -> frozenset[int]:
     return frozenset(chain)
 
 
+def children() -> list[int] | None:
+    """Pids of our children, zombies included; the kernel keeps them per thread. None without CONFIG_PROC_CHILDREN."""
+    pids: list[int] = []
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
+                pids.extend(map(int, file.read().split()))
+    except OSError:
+        return None
+    return pids
+
+
 def descendants(processes: dict[int, Process], root: int) -> list[Process]:
     """All processes below `root` in one reading, parents before children; `root` itself excluded."""
     children: dict[int, list[Process]] = defaultdict(list)

@@ -25,6 +25,11 @@ class Wanted:
     pidns: bool = False
     required: frozenset[Tier] = frozenset()
 
+    def wants(self, tier: Tier) -> bool:
+        """Whether it is to be had if it can; what is required is wanted, whatever else was said."""
+        chosen = {Tier.SUBREAPER: True, Tier.CGROUP: self.cgroup, Tier.PIDNS: self.pidns}
+        return chosen[tier] or tier in self.required
+
 
 @dataclass(frozen=True, slots=True)
 class Tiers:

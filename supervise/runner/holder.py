@@ -37,13 +37,14 @@ def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
     until = time.monotonic() + sum(asdict(deadlines).values()) + _SLACK_S
     told = False
     while time.monotonic() < until:
-        if supervisor := living(run.read_state(), "supervisor"):
+        state = run.read_state()
+        if supervisor := living(state, "supervisor"):
             _refuse(run, supervisor, console)
             return None
         if not told:
             console.waiting(f"run {run.name}: its keeper is still ending the group of a supervise that was killed")
             told = True
-        _continue_stopped(run)
+        _continue_stopped(state)
         time.sleep(_LOOK_EVERY_S)
         lock = run.lock()
         if lock is not None:
@@ -53,10 +54,10 @@ def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
     return None
 
 
-def _continue_stopped(run: Run) -> None:
+def _continue_stopped(state: dict[str, Any] | None) -> None:
     """A keeper or guard that somebody stopped (Ctrl-Z reaches them not, `kill -STOP` does) would never let go."""
     for role in ("keeper", "guard"):
-        helper = living(run.read_state(), role)
+        helper = living(state, role)
         process = procfs.read(helper.pid, cmdline=False, environ=False) if helper else None
         if helper is not None and process is not None and process.state == "T":
             signals.send(helper, signal.SIGCONT)

@@ -27,20 +27,15 @@ def choose(wanted: Wanted, run: str, token: str) -> Tiers:
         TierError: a required one was refused; nothing was left behind.
     """
     refused: dict[Tier, str] = {}
-    if (wanted.pidns or Tier.PIDNS in wanted.required) and (why := namespaces.refusal()):
+    if wanted.wants(Tier.PIDNS) and (why := namespaces.refusal()):
         refused[Tier.PIDNS] = f"a PID namespace is refused here: {why}"
     leaf = None
-    if wanted.cgroup or Tier.CGROUP in wanted.required:
+    if wanted.wants(Tier.CGROUP):
         try:
             leaf = cgroupfs.make_leaf(run, token)
         except cgroupfs.NoCgroupError as error:
             refused[Tier.CGROUP] = str(error)
-    held = [Tier.SUBREAPER]
-    if leaf is not None:
-        held.append(Tier.CGROUP)
-    if (wanted.pidns or Tier.PIDNS in wanted.required) and Tier.PIDNS not in refused:
-        held.append(Tier.PIDNS)
-    tiers = Tiers(tuple(held), leaf, refused)
+    tiers = Tiers(tuple(tier for tier in Tier if wanted.wants(tier) and tier not in refused), leaf, refused)
     try:
         insist(tiers, wanted.required)
     except TierError:

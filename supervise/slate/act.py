@@ -75,9 +75,10 @@ class _Doomed(Members):
     def __init__(self, targets: Iterable[ProcessId]) -> None:
         self._known = set(targets)
 
-    def hold_still(self) -> None:
+    def hold_still(self) -> bool:
         """No subreaper of ours is above them: the child of one that is killed would be lost among those of init."""
         Suspension(lambda: [member for member in self.living() if not is_resource_tracker(member)])
+        return True
 
     def living(self) -> list[Process]:
         """Those of them that still run."""
