@@ -22,8 +22,9 @@ from typing import Any
 
 from supervise.attempts.pruning import Kept, Pruning, to_remove
 from supervise.host import files, procfs
+from supervise.model.litter import FileId
 from supervise.model.process import HostId, ProcessId
-from supervise.model.slate import LOST_ID, FileId, Record
+from supervise.model.slate import LOST_ID, Record
 
 VERSION = 1
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")

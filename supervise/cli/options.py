@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from supervise import __version__
+from supervise.model.evict import Evict
 from supervise.model.tier import Tier
+
+if TYPE_CHECKING:
+    from supervise.runner.plan import Clearing
 
 app = typer.Typer(
     add_completion=False,
@@ -30,6 +34,7 @@ def _run_name(name: str | None) -> str | None:
     return name
 
 
+_CACHES = ("compile",)
 _PASS_ON = {"allow_interspersed_args": False}
 
 Command = Annotated[
@@ -94,6 +99,34 @@ RequireTier = Annotated[
     typer.Option("--require-tier", metavar="TIER", help="cgroup or pidns: launch nothing if it cannot be had."),
 ]
 Tty = Annotated[bool, typer.Option("--tty", help="Give the server a terminal, so that breakpoint() and colours work.")]
+EvictLevel = Annotated[
+    Evict,
+    typer.Option(
+        "--evict",
+        help="Who may be ended: own, what this run left; stale, also dead or orphaned engines; engines, also "
+        "live ones in the way; all, whoever holds a needed port or GPU. Always of the same user only.",
+    ),
+]
+EvictUser = Annotated[
+    list[str] | None,
+    typer.Option("--evict-user", metavar="USER", help="As root: treat this user's processes like our own."),
+]
+Artefacts = Annotated[
+    list[str] | None,
+    typer.Option("--artefacts", metavar="GLOB", help="Remove these files unless somebody has them open."),
+]
+PurgeCache = Annotated[
+    list[str] | None,
+    typer.Option("--purge-cache", metavar="NAME", help="compile: move the compile caches aside, nothing is deleted."),
+]
+Packages = Annotated[
+    list[str] | None,
+    typer.Option("--package", metavar="NAME", help="Look at the bytecode of this package or directory, too."),
+]
+NoPreflight = Annotated[
+    list[str] | None,
+    typer.Option("--no-preflight", metavar="NAME", help="Skip this check of the preflight; all: skip every one."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -122,6 +155,12 @@ def _run(
     scope: Scope = False,
     require_tier: RequireTier = None,
     tty: Tty = False,
+    evict: EvictLevel = Evict.STALE,
+    evict_user: EvictUser = None,
+    artefacts: Artefacts = None,
+    purge_cache: PurgeCache = None,
+    package: Packages = None,
+    no_preflight: NoPreflight = None,
 ) -> None:
     """Clean slate, launch, watch, name the first cause, end verified."""
     from supervise.attempts.log import Bound
@@ -146,6 +185,8 @@ def _run(
         bound=Bound(log_mib * 2**20),
         wanted=Wanted(not no_cgroup, pidns, frozenset(require_tier or ())),
         tty=tty,
+        clearing=_clearing(evict, evict_user, artefacts, purge_cache, package),
+        no_preflight=_checks(no_preflight),
     )
     run(command, options, boot())
 
@@ -157,14 +198,64 @@ def _clean(
     profile: ProfileName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")] = False,
     slate_timeout: SlateTimeout = 100.0,
+    evict: EvictLevel = Evict.STALE,
+    evict_user: EvictUser = None,
+    artefacts: Artefacts = None,
+    purge_cache: PurgeCache = None,
+    package: Packages = None,
+    packages: Annotated[
+        bool, typer.Option("--packages", help="Also compare every file of the engine's packages with its wheel.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """The clean slate alone: exit 0 clean, 94 not."""
     from supervise.runner import Options
     from supervise.verbs.clean import clean
 
-    options = Options(name=name, profile=profile, slate_timeout_s=slate_timeout)
-    raise typer.Exit(clean(command or [], options, dry_run=dry_run, as_json=json))
+    clearing = _clearing(evict, evict_user, artefacts, purge_cache, package)
+    options = Options(name=name, profile=profile, slate_timeout_s=slate_timeout, clearing=clearing)
+    raise typer.Exit(clean(command or [], options, dry_run=dry_run, as_json=json, packages=packages))
+
+
+def _clearing(
+    evict: Evict,
+    users: list[str] | None,
+    artefacts: list[str] | None,
+    purge: list[str] | None,
+    packages: list[str] | None,
+) -> Clearing:
+    import os
+
+    from supervise.runner.plan import Clearing
+
+    for word in purge or ():
+        if word not in _CACHES:
+            raise typer.BadParameter(f"--purge-cache {word!r}: use {', '.join(_CACHES)}")
+    return Clearing(
+        evict=evict,
+        evict_uids=frozenset(map(_uid, users or ())),
+        artefacts=tuple(os.path.abspath(os.path.expanduser(glob)) for glob in artefacts or ()),
+        purge=tuple(purge or ()),
+        packages=tuple(packages or ()),
+    )
+
+
+def _uid(user: str) -> int:
+    import pwd
+
+    try:
+        return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise typer.BadParameter(f"--evict-user {user!r}: there is no such user") from None
+
+
+def _checks(names: list[str] | None) -> frozenset[str]:
+    from supervise.preflight import NAMES
+
+    for name in names or ():
+        if name not in (*NAMES, "all"):
+            raise typer.BadParameter(f"--no-preflight {name!r}: use {', '.join((*NAMES, 'all'))}")
+    return frozenset(names or ())
 
 
 @app.command("status")

@@ -21,8 +21,8 @@ from supervise.group.keeper import Keeper
 from supervise.group.leftovers import Leftovers
 from supervise.group.reaping import Reaper
 from supervise.host import files, kernel, procfs
+from supervise.model.litter import FileId
 from supervise.model.process import ProcessId
-from supervise.model.slate import FileId
 
 
 class Guard:

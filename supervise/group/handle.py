@@ -15,8 +15,8 @@ from supervise.group.ending import Deadlines, Ending
 from supervise.group.leftovers import Left, Leftovers
 from supervise.group.members import living_below
 from supervise.host import procfs, shm
+from supervise.model.litter import FileId
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import FileId
 
 _BIRTH_S = 10.0
 

@@ -25,8 +25,8 @@ from supervise.group.reaping import Reaper
 from supervise.group.spawning import Birthplace, spawn
 from supervise.group.suspension import Suspension
 from supervise.host import procfs, signals
+from supervise.model.litter import FileId
 from supervise.model.process import ProcessId
-from supervise.model.slate import FileId
 
 
 class Keeper:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from supervise.host import files, shm
+from supervise.model.litter import FileId
 from supervise.model.process import Process
-from supervise.model.slate import FileId, Verdict
+from supervise.model.slate import Verdict
 
 # Names that engines and their libraries give their segments (FIELD.md C5). Somebody's model file in /dev/shm is mapped
 # by the server just the same, so that being mapped by our group alone proves nothing.

@@ -12,8 +12,9 @@ import time
 from collections import defaultdict
 from collections.abc import Collection
 
-from supervise.host import procfs
-from supervise.model.slate import FileId, Segment, Verdict
+from supervise.host import usage
+from supervise.model.litter import FileId, Segment
+from supervise.model.slate import Verdict
 
 DIRECTORY = "/dev/shm"
 _OTHERS = 0o077
@@ -82,7 +83,7 @@ def users(files: Collection[FileId], *, private: bool = False) -> tuple[dict[Fil
             continue
         mapped = mapped_by(int(name))
         if mapped is None:
-            known = known and not _may_use(int(name), private=private)
+            known = known and not usage.may_use(int(name), private=private)
             continue
         for file in mapped.intersection(files):
             found[file].append(int(name))
@@ -131,16 +132,3 @@ def _held(path: str) -> FileId | None:
     except FileNotFoundError:
         return None
     return FileId(state.st_dev, state.st_ino)
-
-
-def _may_use(pid: int, *, private: bool) -> bool:
-    """Whether a process that could not be read may hold a file.
-
-    It may not if it has ended (a zombie hides its descriptors from its own user), if the file is closed to it, or if it
-    is an ancestor of ours: the init of a container or a virtual machine, unreadable even for root, is no client of a
-    server that was started below it.
-    """
-    process = procfs.read(pid, cmdline=False, environ=False)
-    if process is None or process.gone:
-        return False
-    return (process.uid == os.geteuid() or not private) and pid not in procfs.lineage()

@@ -50,7 +50,8 @@ class Need:
     """Everything one launch wants, and nothing about what the host has.
 
     `notes` are sentences about what could not be derived (an unreadable YAML, say): unknown is never clean, so they
-    are shown. `program` is the engine's own command line after wrappers such as `env` or `numactl`.
+    are shown. `max_length` is the context length as given, `tensor_parallel` the number of GPUs that share each layer.
+    `program` is the engine's own command line after wrappers such as `env` or `numactl`.
     """
 
     profile: str
@@ -64,6 +65,8 @@ class Need:
     memory_fraction: float | None = None
     memory_rule: MemoryRule | None = None
     model: str | None = None
+    max_length: str | None = None
+    tensor_parallel: int | None = None
     served_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from supervise.model.evict import Evict
+from supervise.model.litter import FileId, FileType, Litter
+from supervise.model.preflight import Check, Level
 from supervise.model.process import HostId, Process, ProcessId
 
 
@@ -26,27 +29,6 @@ class Verdict(StrEnum):
     GONE = "gone"
     REMAINS = "remains"
     UNKNOWN = "unknown"
-
-
-class FileId(NamedTuple):
-    """Identity of a file: device and inode. A name proves nothing (FIELD.md A4, the semaphore trap)."""
-
-    dev: int
-    ino: int
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One name in /dev/shm. `users` are pids that map or hold it, all of them if `users_known`."""
-
-    name: str
-    file: FileId
-    size: int
-    uid: int
-    age_s: float
-    users: tuple[int, ...] = ()
-    users_known: bool = True
-    private: bool = False
 
 
 class PortState(StrEnum):
@@ -132,11 +114,12 @@ class Record:
 class SocketPath(NamedTuple):
     """What is where the server wants its Unix socket: whatever it is, a bind there fails (errno 98).
 
-    `in_use` is True if it is a socket that somebody has bound, or may have; `holders` are those of them that can be
-    seen.
+    `real` is the same path without links in its directories. `in_use` is True if it is a socket that somebody has
+    bound, or may have; `holders` are those of them that can be seen.
     """
 
     path: str
+    real: str
     file: FileId
     uid: int
     is_socket: bool = True
@@ -162,7 +145,7 @@ class Snapshot:
     records: tuple[Record, ...] = ()
     ports: tuple[PortReading, ...] = ()
     gpus: Gpus = Gpus(GpuStatus.ABSENT)
-    segments: tuple[Segment, ...] = ()
+    litter: Litter = field(default_factory=Litter)
     ages_s: dict[int, float] = field(default_factory=dict)
     serving: dict[int, tuple[int, ...]] = field(default_factory=dict)
     socket_path: SocketPath | None = None
@@ -179,18 +162,30 @@ class EndProcesses(NamedTuple):
     targets: tuple[ProcessId, ...]
 
 
-class Unlink(NamedTuple):
-    """Remove this name from /dev/shm if it still is this very file and nobody uses it."""
-
-    name: str
-    file: FileId
-
-
-class UnlinkSocket(NamedTuple):
-    """Remove this socket file if it still is this very one and nobody listens on it."""
+class Remove(NamedTuple):
+    """Remove this name if it still is this very file or socket of this user, and nobody uses it."""
 
     path: str
     file: FileId
+    type: FileType
+    uid: int
+
+
+class RemoveSysv(NamedTuple):
+    """Remove this System V segment if it still is the one that this process created and nobody is attached."""
+
+    id: int
+    key: int
+    creator: int
+
+
+class MoveAside(NamedTuple):
+    """Rename this directory to `aside` beside it if it still is this very one of this user, and nobody uses it."""
+
+    path: str
+    file: FileId
+    uid: int
+    aside: str
 
 
 class RemoveTree(NamedTuple):
@@ -216,7 +211,14 @@ class Await(NamedTuple):
     targets: tuple[ProcessId, ...] = ()
 
 
-Action = EndProcesses | Unlink | UnlinkSocket | RemoveTree | RemoveCgroup | Await
+Action = EndProcesses | Remove | RemoveSysv | MoveAside | RemoveTree | RemoveCgroup | Await
+
+
+class Eviction(NamedTuple):
+    """What would clear a holder out of the way if the policy went as far as `level`."""
+
+    level: Evict
+    action: EndProcesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,8 @@ class Finding:
     """Something that dirties the slate.
 
     `subject` names it ("pid 4711 VLLM::EngineCore"), `evidence` says how we know whose it is. A finding without an
-    `action` is an obstacle if it is `blocking`, else a remark; `remedy` is the option or command that resolves it.
+    `action` is an obstacle if it is `blocking`, else a remark; `remedy` is the option or command that resolves it, and
+    `eviction` what the user may consent to.
     """
 
     kind: str
@@ -234,6 +237,7 @@ class Finding:
     action: Action | None = None
     blocking: bool = True
     remedy: str = ""
+    eviction: Eviction | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -266,9 +270,15 @@ class SlateResult:
     checks: tuple[str, ...]
     seconds: float
     gpus: Gpus = Gpus(GpuStatus.ABSENT)
+    preflight: tuple[Check, ...] = ()
 
     @property
     def clean(self) -> bool:
         """Whether a launch may follow."""
         done = all(outcome.verdict is Verdict.GONE for outcome in self.outcomes if outcome.finding.blocking)
-        return done and not self.obstacles
+        return done and not self.obstacles and not self.refusals
+
+    @property
+    def refusals(self) -> tuple[Check, ...]:
+        """What makes the launch fail for certain."""
+        return tuple(check for check in self.preflight if check.level is Level.REFUSAL)

@@ -49,6 +49,8 @@ def derive(match: Match, env: Mapping[str, str], *, read_text: Callable[[str], s
         memory_fraction=values.fraction("fraction"),
         memory_rule=profile.memory_rule,
         model=model,
+        max_length=values.text("max_length"),
+        tensor_parallel=values.number("tp"),
         served_names=values.all("served") or ((model,) if model else ()),
         notes=(*notes, *values.notes),
     )

@@ -11,6 +11,7 @@ from supervise.model.need import MemoryRule
 from supervise.model.profile import FlagSpec, Form, PhaseRule, PortRule, Profile, ReadyRule
 from supervise.profiles import data_dir
 from supervise.profiles.errors import ProfileError
+from supervise.profiles.leftovers import load_rules
 from supervise.profiles.table import Table
 
 GENERIC = "generic"
@@ -18,9 +19,10 @@ GENERIC = "generic"
 
 _PLACEHOLDERS = ("dir", "tmp", "user")
 VALUES = (
-    "host", "port", "uds", "model", "served", "devices", "device", "device_base", "device_step", "fraction",
-    "tp", "pp", "pcp", "dp", "dp_local", "ep", "nodes", "node_rank", "tls", "supervisor_port", "master_port",
-    "grpc_port", "nccl_port", "init_address", "loopback", "grpc", "headless", "multi_port", "dp_rank", "dp_attention",
+    "host", "port", "uds", "model", "max_length", "served", "devices", "device", "device_base", "device_step",
+    "fraction", "tp", "pp", "pcp", "dp", "dp_local", "ep", "nodes", "node_rank", "tls", "supervisor_port",
+    "master_port", "grpc_port", "nccl_port", "init_address", "loopback", "grpc", "headless", "multi_port", "dp_rank",
+    "dp_attention",
 )  # fmt: skip
 """The names that a value of a profile may have."""
 
@@ -109,6 +111,8 @@ def _profile(path: Path, top: Table) -> Profile:
         percents=top.patterns("percents", ("desc", "pct")),
         ready=_ready(top.table("ready")),
         signatures=top.texts("signatures"),
+        leftovers=load_rules(top.texts("leftovers")),
+        packages=top.texts("packages"),
         grace_s=top.seconds("grace_s"),
         linger_s=top.seconds("linger_s"),
     )

@@ -101,20 +101,11 @@ async def _supervise(
 
 
 def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted, tiers: Tiers) -> World:
-    from supervise.slate import SlateRequest, sweep
+    from supervise.runner.clearing import for_launch
+    from supervise.slate import sweep
 
     def clean(cancelled: Callable[[], bool], helpers: frozenset[int]) -> SlateResult:
-        result = sweep(
-            SlateRequest(
-                run=target.name,
-                need=planned.need,
-                profiles=tuple(planned.profiles.values()),
-                records=store.records(),
-                helpers=helpers,
-                deadline_s=planned.options.slate_timeout_s,
-                cancelled=cancelled,
-            )
-        )
+        result = sweep(for_launch(planned, store.records(), helpers=helpers, cancelled=cancelled))
         settle(target, result)
         return result
 

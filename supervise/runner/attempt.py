@@ -11,9 +11,9 @@ from typing import Any
 
 from supervise.attempts.store import Attempt, Run
 from supervise.host import files, procfs
+from supervise.model.litter import FileId
 from supervise.model.need import Need
 from supervise.model.process import Marker, ProcessId
-from supervise.model.slate import FileId
 from supervise.model.tier import Tiers
 from supervise.text import redact
 

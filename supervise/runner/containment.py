@@ -15,8 +15,8 @@ from supervise.group.handle import Adoption, Keeper
 from supervise.group.leftovers import Leftovers
 from supervise.group.members import living_below
 from supervise.host import signals
+from supervise.model.litter import FileId
 from supervise.model.process import Process
-from supervise.model.slate import FileId
 from supervise.runner.ended import Ended
 
 # A keeper that does not finish by its own deadlines is stopped or stuck: it is killed, and we take its place.

@@ -11,9 +11,10 @@ from supervise import lifecycle as life
 from supervise.group.reaping import Reaper
 from supervise.host import signals
 from supervise.lifecycle import Effect, State
+from supervise.model.litter import FileId
 from supervise.model.probe import Answer
 from supervise.model.process import ProcessId
-from supervise.model.slate import FileId, Gpus, GpuStatus, SlateResult
+from supervise.model.slate import Gpus, GpuStatus, SlateResult
 from supervise.model.tier import Tier
 from supervise.runner import cause, launch
 from supervise.runner.attempt import Opened

@@ -8,11 +8,23 @@ from dataclasses import dataclass, field, replace
 from supervise.attempts.log import Bound
 from supervise.attempts.pruning import Pruning
 from supervise.group.ending import Deadlines
+from supervise.model.evict import Evict
 from supervise.model.need import Need
 from supervise.model.profile import Profile
 from supervise.model.tier import Wanted
 from supervise.profiles import load, match, titles
 from supervise.profiles.derive import derive, environment
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """How far the clean slate goes: see SlateRequest. `packages` are names or directories beside the engine's own."""
+
+    evict: Evict = Evict.STALE
+    evict_uids: frozenset[int] = frozenset()
+    artefacts: tuple[str, ...] = ()
+    purge: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +40,22 @@ class Options:
     bound: Bound = field(default_factory=Bound)
     wanted: Wanted = field(default_factory=Wanted)
     tty: bool = False
+    clearing: Clearing = field(default_factory=Clearing)
+    no_preflight: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A launch, thought through: the engine's profile, what it needs, and all profiles for the clean slate."""
+    """A launch, thought through: the engine's profile, what it needs, and all profiles for the clean slate.
+
+    `env` is the environment that the engine will see behind its wrappers.
+    """
 
     profile: Profile
     need: Need
     profiles: Mapping[str, Profile]
     options: Options
+    env: Mapping[str, str]
 
     @property
     def deadlines(self) -> Deadlines:
@@ -68,7 +86,7 @@ def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Pl
     need = derive(matched, env, read_text=_read_text, run=options.name)
     seen = environment(matched, env)
     named = {name: titles.in_environment(profile, seen) for name, profile in known.items()}
-    return Plan(named[matched.profile.name], _warned(need, matched), named, options)
+    return Plan(named[matched.profile.name], _warned(need, matched), named, options, seen)
 
 
 def _warned(need: Need, matched: match.Match) -> Need:

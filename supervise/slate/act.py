@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable, Mapping
 
 from supervise.group.ending import Deadlines, Ending, is_resource_tracker, run
 from supervise.group.leftovers import Leftovers
 from supervise.group.members import Members
 from supervise.group.suspension import Suspension
-from supervise.host import files, procfs, shm, sockets
+from supervise.host import files, procfs, removal
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import (
     EndProcesses,
-    FileId,
     Finding,
+    MoveAside,
     Outcome,
     Ownership,
+    Remove,
     RemoveCgroup,
+    RemoveSysv,
     RemoveTree,
-    Unlink,
-    UnlinkSocket,
     Verdict,
 )
 from supervise.slate import cgroups
@@ -59,10 +57,12 @@ def _segment(path: str, verdict: Verdict) -> Outcome:
 def remove(finding: Finding) -> None:
     """Remove a file, directory or cgroup that a finding names, if it still is the one that was judged."""
     match finding.action:
-        case Unlink(name, file):
-            shm.unlink_if_unused(name, file)
-        case UnlinkSocket(path, file):
-            _unlink_socket(path, file)
+        case Remove(path, file, type_, uid):
+            removal.remove(path, file, type_, uid)
+        case RemoveSysv():
+            raise NotImplementedError
+        case MoveAside(path, file, uid, aside):
+            removal.move_aside(path, file, uid, aside)
         case RemoveTree(path, owner):
             files.remove_private_directory(path, owner)
         case RemoveCgroup(path):
@@ -96,21 +96,3 @@ class _Doomed(Members):
 def _is_there(target: ProcessId, processes: Mapping[int, Process]) -> bool:
     process = processes.get(target.pid)
     return process is not None and process.id == target
-
-
-def _unlink_socket(path: str, file: FileId) -> None:
-    parent, name = os.path.split(os.path.abspath(path))
-    try:
-        directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        state = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        same = FileId(state.st_dev, state.st_ino) == file and stat.S_ISSOCK(state.st_mode)
-        if same and state.st_uid == os.geteuid() and not sockets.unix_path_in_use(path):
-            os.unlink(name, dir_fd=directory)
-    except OSError:
-        # Gone, or not to be removed by us: the next survey says which.
-        pass
-    finally:
-        os.close(directory)

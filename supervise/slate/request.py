@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from supervise.host import nvml, procfs, shm, sockets
+from supervise.model.evict import Evict
+from supervise.model.litter import Segment
 from supervise.model.need import Need
 from supervise.model.process import HostId, Process, ProcessId
 from supervise.model.profile import Profile
-from supervise.model.slate import Gpus, PortReading, Record, Segment
+from supervise.model.rules import LeftoverRules
+from supervise.model.slate import Gpus, PortReading, Record
 from supervise.slate import cgroups, writers
 from supervise.slate.cgroups import Population
 
@@ -21,6 +24,10 @@ class SlateRequest:
 
     `need` is None when only leftovers of the run are of interest. `deadline_s` bounds everything together, in seconds;
     `cancelled` is asked between steps. `helpers` are pids of ours that are there for the coming launch: never touched.
+    `evict` says how far it may go, `evict_uids` whose processes root may treat as its own. `rules` are the leftovers
+    that are looked for beside this run's own, `env` is what their templates are filled in with: the environment that
+    the server will see. `artefacts` are globs of the user's, `purge` words of caches to be moved aside, `packages` the
+    directories of packages whose bytecode is looked at, `python` the interpreter that compiles it.
     """
 
     run: str
@@ -31,6 +38,14 @@ class SlateRequest:
     dry_run: bool = False
     helpers: frozenset[int] = frozenset()
     cancelled: Callable[[], bool] = lambda: False
+    evict: Evict = Evict.STALE
+    evict_uids: frozenset[int] = frozenset()
+    rules: LeftoverRules = field(default_factory=LeftoverRules)
+    env: Mapping[str, str] = field(default_factory=dict)
+    artefacts: tuple[str, ...] = ()
+    purge: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    python: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

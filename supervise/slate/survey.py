@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from supervise.group.leftovers import ENGINE_NAMES
-from supervise.host import procfs, shm, sockets
+from supervise.host import procfs, shm, sockets, usage
+from supervise.model.litter import FileId, FoundFile, Litter
 from supervise.model.need import DeviceKind
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import FileId, Gpus, GpuStatus, PortReading, PortState, Segment, Snapshot, SocketPath
-from supervise.slate import orphans
+from supervise.model.slate import Gpus, GpuStatus, PortReading, PortState, Snapshot, SocketPath
+from supervise.slate import artefacts, bytecode, caches, endpoints, locks, orphans, segments, sessions, sysv
 from supervise.slate.cgroups import Population
 from supervise.slate.request import Host, SlateRequest
 
@@ -44,7 +44,7 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
         records=request.records,
         ports=tuple(_port(host, port.host, port.number, processes) for port in need.ports) if need else (),
         gpus=host.gpus() if need and need.devices.kind is not DeviceKind.NONE else Gpus(GpuStatus.ABSENT),
-        segments=_segments(request, host),
+        litter=_litter(request, host),
         ages_s={p.pid: procfs.age_s(p.id.ticks) for p in processes.values()},
         serving=_serving(known),
         socket_path=_socket_path(need.uds, processes) if need and need.uds else None,
@@ -80,16 +80,33 @@ def _serving(processes: Iterable[Process]) -> dict[int, tuple[int, ...]]:
     return {pid: tuple(sorted({table[i] for i in inodes if i in table})) for pid, inodes in held.items()}
 
 
-def _segments(request: SlateRequest, host: Host) -> tuple[Segment, ...]:
-    """Segments that ended attempts of this run wrote down as theirs, with who uses them now."""
-    boot = host.host_id().boot_id
-    # An inode means something within one boot; and a group maps files that are not its own, a model in /dev/shm, say.
-    records = [record for record in request.records if record.run == request.run and record.host.boot_id == boot]
-    ours = {file for record in records for file in record.segments}
-    found = [s for s in host.segments() if s.file in ours and ENGINE_NAMES.match(s.name)] if ours else []
-    private = all(segment.private and segment.uid == os.geteuid() for segment in found)
-    used, known = shm.users({segment.file for segment in found}, private=private)
-    return tuple(replace(s, users=used.get(s.file, ()), users_known=known) for s in found)
+def _litter(request: SlateRequest, host: Host) -> Litter:
+    """What lies about, with who uses it: all kinds share one look at every process."""
+    litter = Litter(
+        segments=segments.survey(request, host),
+        sysv=sysv.survey(request),
+        sockets=endpoints.survey(request),
+        locks=locks.survey(request),
+        artefacts=artefacts.survey(request),
+        bytecode=bytecode.survey(request),
+        caches=caches.survey(request),
+        sessions=sessions.survey(request),
+    )
+    found = (*litter.artefacts, *litter.bytecode, *(lock.found for lock in litter.locks))
+    paths = {f.file: f.path for f in found} | {s.file: f"{shm.DIRECTORY}/{s.name}" for s in litter.segments}
+    mine = all(segment.private and segment.uid == os.geteuid() for segment in litter.segments) and not found
+    used, known = usage.users(paths, private=mine)
+    return replace(
+        litter,
+        segments=tuple(replace(s, users=used.get(s.file, ()), users_known=known) for s in litter.segments),
+        locks=tuple(replace(lock, found=_used(lock.found, used, known=known)) for lock in litter.locks),
+        artefacts=tuple(_used(found, used, known=known) for found in litter.artefacts),
+        bytecode=tuple(_used(found, used, known=known) for found in litter.bytecode),
+    )
+
+
+def _used(found: FoundFile, used: Mapping[FileId, tuple[int, ...]], *, known: bool) -> FoundFile:
+    return replace(found, users=used.get(found.file, ()), users_known=known)
 
 
 def _socket_path(path: str, processes: dict[int, Process]) -> SocketPath | None:
@@ -99,7 +116,8 @@ def _socket_path(path: str, processes: dict[int, Process]) -> SocketPath | None:
     except OSError:
         return None
     file = FileId(state.st_dev, state.st_ino)
+    real = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
     if not stat.S_ISSOCK(state.st_mode):
-        return SocketPath(path, file, state.st_uid, is_socket=False)
+        return SocketPath(path, real, file, state.st_uid, is_socket=False)
     holders = sockets.holders(sockets.unix_listeners().get(path, ()), processes.values())
-    return SocketPath(path, file, state.st_uid, in_use=sockets.unix_path_in_use(path), holders=holders)
+    return SocketPath(path, real, file, state.st_uid, in_use=sockets.unix_path_in_use(path), holders=holders)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 
-from supervise.model.slate import Finding, Ownership, Snapshot, UnlinkSocket
+from supervise.model.litter import FileType
+from supervise.model.slate import Finding, Ownership, Remove, Snapshot
 from supervise.slate.ports import held
 from supervise.slate.processes import ending
 from supervise.slate.request import SlateRequest
@@ -24,7 +25,7 @@ def judge(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding]) 
         holders = [snapshot.processes[h.pid] for h in there.holders if h.pid in snapshot.processes]
         yield held("socket", there.path, holders, passing, snapshot, request)
     elif there.uid == snapshot.uid:
-        action = UnlinkSocket(there.path, there.file)
+        action = Remove(there.real, there.file, FileType.SOCKET, there.uid)
         yield Finding("socket", there.path, Ownership.STALE, ("a socket file that nobody has bound",), action)
     else:
         evidence = ("a socket file that nobody has bound", f"uid {there.uid}")

@@ -11,8 +11,8 @@ import stat
 from collections.abc import Iterable, Mapping
 
 from supervise.host import procfs
+from supervise.model.litter import FileId
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import FileId
 
 _STANDARD = ("1", "2")
 

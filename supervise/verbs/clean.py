@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from supervise.attempts.store import Run, Store
 from supervise.group.ending import Deadlines
 from supervise.model.exits import Exit
-from supervise.model.need import Need
-from supervise.model.profile import Profile
 from supervise.model.slate import SlateResult
 from supervise.profiles.load import load_all
 from supervise.report.console import Console, for_stream
-from supervise.runner import plan
+from supervise.runner import clearing, plan
 from supervise.runner.holder import living, take_lock
 from supervise.runner.plan import Options
 from supervise.runner.slate import settle
@@ -23,7 +21,7 @@ from supervise.slate import SlateRequest, sweep, to_json
 from supervise.verbs.select import choose, say, store
 
 
-def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: bool) -> int:
+def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: bool, packages: bool = False) -> int:
     """Clean the slate for a command line, or for every run that is not live.
 
     Args:
@@ -31,6 +29,7 @@ def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: b
         options: the user's.
         dry_run: only say what would be done.
         as_json: one JSON object on standard output instead of text.
+        packages: also compare the engine's packages with their wheels.
 
     Returns:
         0 if all is clean, 94 if not.
@@ -45,46 +44,36 @@ def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: b
         planned = plan.make(command, os.environ, options)
         for note in planned.need.notes:
             console.line("note", note)
-        targets: list[tuple[Run, Need | None]] = [(known.run(planned.need.run), planned.need)]
+        request = clearing.for_launch(planned, known.records(), dry_run=dry_run)
+        results = [_clean_run(known.run(planned.need.run), request, console)]
     else:
         if options.name is not None and choose(options.name, live_only=False) is None:
             return Exit.USAGE
-        targets = [(run, None) for run in _idle(known, options.name)]
-    profiles = tuple(load_all().values())
-    results = [
-        result
-        for run, need in targets
-        if (result := _clean_one(known, run, need, profiles, options, dry_run=dry_run, console=console)) is not None
-    ]
+        results = _clean_all(known, options, console, dry_run=dry_run)
+    told = [result for result in results if result is not None]
     if as_json:
-        sys.stdout.write(json.dumps({"version": 1, "runs": [to_json(result) for result in results]}, indent=1) + "\n")
+        sys.stdout.write(json.dumps({"version": 1, "runs": [to_json(result) for result in told]}, indent=1) + "\n")
     else:
-        for result in results:
+        for result in told:
             console.slate(result)
-    all_clean = len(results) == len(targets) and all(result.clean for result in results)
-    return Exit.OK if all_clean else Exit.SLATE
+    return Exit.OK if len(told) == len(results) and all(result.clean for result in told) else Exit.SLATE
 
 
-def _clean_one(
-    known: Store,
-    run: Run,
-    need: Need | None,
-    profiles: tuple[Profile, ...],
-    options: Options,
-    *,
-    dry_run: bool,
-    console: Console,
-) -> SlateResult | None:
+def _clean_all(known: Store, options: Options, console: Console, *, dry_run: bool) -> list[SlateResult | None]:
+    """Every run that is not live, and then, unless one run was named, what any engine has left on this host."""
+    profiles = load_all().values()
+    results = []
+    for run in _idle(known, options.name):
+        request = clearing.for_run(run.name, profiles, options, known.records(), dry_run=dry_run)
+        results.append(_clean_run(run, request, console))
+    if options.name is None:
+        results.append(sweep(clearing.for_host(profiles, options, known.records(), dry_run=dry_run)))
+    return results
+
+
+def _clean_run(run: Run, request: SlateRequest, console: Console) -> SlateResult | None:
     """None if the run is live: its lock is held, so that no launch can begin while its slate is being cleaned."""
-    request = SlateRequest(
-        run=run.name,
-        need=need,
-        profiles=profiles,
-        records=known.records(),
-        deadline_s=options.slate_timeout_s,
-        dry_run=dry_run,
-    )
-    if dry_run or not os.path.isdir(run.path):
+    if request.dry_run or not os.path.isdir(run.path):
         return sweep(request)
     lock = take_lock(run, Deadlines(), console)
     if lock is None:

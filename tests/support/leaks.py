@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from supervise.host import kernel, procfs, shm, signals
+from supervise.model.litter import FileId
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import FileId
 from tests.support import readable
 from tests.support.waiting import describe, wait_until
 

@@ -14,8 +14,9 @@ import pytest
 
 from supervise.demo.family import ESCAPES
 from supervise.host import procfs, shm, signals, sockets
+from supervise.model.litter import FileId
 from supervise.model.process import ProcessId
-from supervise.model.slate import FileId, PortState
+from supervise.model.slate import PortState
 from tests.support import launcher
 from tests.support.family import Family
 from tests.support.launcher import Launched, Supervise

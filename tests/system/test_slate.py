@@ -19,8 +19,8 @@ from typing import IO, Any
 import pytest
 
 from supervise.host import kernel, procfs, shm, signals
+from supervise.model.litter import Segment
 from supervise.model.process import ProcessId
-from supervise.model.slate import Segment
 from tests.support.family import Family
 from tests.support.launcher import Launched, Supervise, free_port
 from tests.support.leaks import reap

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from supervise.host import shm
-from supervise.model.slate import FileId, Verdict
+from supervise.model.litter import FileId
+from supervise.model.slate import Verdict
 from tests.support.launcher import NOBODY, readable_copy, readable_python
 
 SHM = Path(shm.DIRECTORY)

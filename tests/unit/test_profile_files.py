@@ -25,7 +25,7 @@ DAMAGE = [
         MINIMAL + "grace = 1",
         (
             ": grace: is not a known key; allowed: launch, gpus, titles, values, summary, ports, environment, phases, "
-            "percents, ready, signatures, grace_s, linger_s"
+            "percents, ready, signatures, leftovers, packages, grace_s, linger_s"
         ),
     ),
     (MINIMAL + "launch = 1", ": launch: is a number; allowed: a table"),

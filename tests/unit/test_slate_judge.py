@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from supervise.model.litter import FileId, FileType, Litter, Segment
 from supervise.model.need import DeviceKind, Devices, MemoryRule, Need, Port
 from supervise.model.process import HostId, Marker, Process, ProcessId
 from supervise.model.slate import (
     Await,
     EndProcesses,
-    FileId,
     GpuReading,
     Gpus,
     GpuStatus,
@@ -19,12 +19,10 @@ from supervise.model.slate import (
     PortReading,
     PortState,
     Record,
+    Remove,
     RemoveTree,
-    Segment,
     Snapshot,
     SocketPath,
-    Unlink,
-    UnlinkSocket,
 )
 from supervise.profiles.load import load
 from supervise.slate.judge import judge
@@ -274,15 +272,16 @@ def segment(**more) -> Segment:
 
 
 def test_segments():
-    assert only(snapshot(segments=(segment(),))).action == Unlink("psm_1", FileId(1, 2))
-    assert judge(snapshot(segments=(segment(users=(9,)),)), REQUEST) == ()
-    assert only(snapshot(segments=(segment(uid=0),))).action is None
-    assert only(snapshot(segments=(segment(users_known=False),))).action is None
+    removal = Remove("/dev/shm/psm_1", FileId(1, 2), FileType.REGULAR, 1000)
+    assert only(snapshot(litter=Litter(segments=(segment(),)))).action == removal
+    assert judge(snapshot(litter=Litter(segments=(segment(users=(9,)),))), REQUEST) == ()
+    assert only(snapshot(litter=Litter(segments=(segment(uid=0),)))).action is None
+    assert only(snapshot(litter=Litter(segments=(segment(users_known=False),)))).action is None
 
 
 def test_a_stale_socket_is_removed_only_if_it_is_ours():
-    ours = SocketPath("/tmp/s", FileId(1, 3), 1000)
-    assert only(snapshot(socket_path=ours)).action == UnlinkSocket("/tmp/s", FileId(1, 3))
+    ours = SocketPath("/tmp/s", "/tmp/s", FileId(1, 3), 1000)
+    assert only(snapshot(socket_path=ours)).action == Remove("/tmp/s", FileId(1, 3), FileType.SOCKET, 1000)
     assert only(snapshot(socket_path=ours._replace(uid=0))).action is None
 
 
@@ -388,7 +387,10 @@ def test_a_gpu_that_shares_the_host_s_memory_is_not_judged():
 
 def test_segments_of_an_attempt_at_work_are_its_own_business():
     working = record(segments=(FileId(1, 2),))
-    assert judge(snapshot(process(90, "supervise"), records=(working,), segments=(segment(),)), REQUEST) == ()
+    assert (
+        judge(snapshot(process(90, "supervise"), records=(working,), litter=Litter(segments=(segment(),))), REQUEST)
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -401,7 +403,7 @@ def test_segments_of_an_attempt_at_work_are_its_own_business():
     ],
 )
 def test_what_is_where_the_socket_should_be_is_an_obstacle(more, ownership):
-    there = SocketPath("/tmp/s", FileId(1, 3), 1000)._replace(**more)
+    there = SocketPath("/tmp/s", "/tmp/s", FileId(1, 3), 1000)._replace(**more)
     finding = only(snapshot(process(60, "nginx"), socket_path=there))
     assert (finding.ownership, finding.action, finding.blocking) == (ownership, None, True)
     assert finding.remedy

@@ -1,0 +1,21 @@
+"""Lock files whose holder is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from supervise.model.litter import LockReading
+from supervise.model.slate import Finding, Snapshot
+from supervise.slate.request import SlateRequest
+
+
+def survey(request: SlateRequest) -> tuple[LockReading, ...]:
+    """Not built yet."""
+    del request
+    return ()
+
+
+def judge(snapshot: Snapshot, request: SlateRequest) -> Iterator[Finding]:
+    """Not built yet."""
+    del snapshot, request
+    yield from ()
