@@ -100,11 +100,11 @@ RequireTier = Annotated[
 ]
 Tty = Annotated[bool, typer.Option("--tty", help="Give the server a terminal, so that breakpoint() and colours work.")]
 EvictLevel = Annotated[
-    Evict,
+    Evict | None,
     typer.Option(
         "--evict",
-        help="Who may be ended: own, what this run left; stale, also dead or orphaned engines; engines, also "
-        "live ones in the way; all, whoever holds a needed port or GPU. Always of the same user only.",
+        help="Who may be ended: own, what this run left; stale (the default), also dead or orphaned engines; engines, "
+        "also live ones in the way; all, whoever holds a needed port or GPU. Always of the same user only.",
     ),
 ]
 EvictUser = Annotated[
@@ -155,7 +155,7 @@ def _run(
     scope: Scope = False,
     require_tier: RequireTier = None,
     tty: Tty = False,
-    evict: EvictLevel = Evict.STALE,
+    evict: EvictLevel = None,
     evict_user: EvictUser = None,
     artefacts: Artefacts = None,
     purge_cache: PurgeCache = None,
@@ -198,7 +198,7 @@ def _clean(
     profile: ProfileName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")] = False,
     slate_timeout: SlateTimeout = 100.0,
-    evict: EvictLevel = Evict.STALE,
+    evict: EvictLevel = None,
     evict_user: EvictUser = None,
     artefacts: Artefacts = None,
     purge_cache: PurgeCache = None,
@@ -218,7 +218,7 @@ def _clean(
 
 
 def _clearing(
-    evict: Evict,
+    evict: Evict | None,
     users: list[str] | None,
     artefacts: list[str] | None,
     purge: list[str] | None,
@@ -253,8 +253,8 @@ def _checks(names: list[str] | None) -> frozenset[str]:
     from supervise.preflight import NAMES
 
     for name in names or ():
-        if name not in (*NAMES, "all"):
-            raise typer.BadParameter(f"--no-preflight {name!r}: use {', '.join((*NAMES, 'all'))}")
+        if name not in (known := (*NAMES, "packages", "all")):
+            raise typer.BadParameter(f"--no-preflight {name!r}: use {', '.join(known)}")
     return frozenset(names or ())
 
 

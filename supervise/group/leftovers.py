@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from supervise.host import files, shm
-from supervise.model.litter import FileId
+from supervise.host import files, removal, shm
+from supervise.model.litter import FileId, FileType
 from supervise.model.process import Process
 from supervise.model.slate import Verdict
 
@@ -70,8 +71,9 @@ class Leftovers:
         left = Left([], [])
         for segment in shm.segments() if self.files else ():
             if segment.file in self.files:
-                gone = shm.unlink_if_unused(segment.name, segment.file) is Verdict.GONE
-                (left.removed if gone else left.remaining).append(f"/dev/shm/{segment.name}")
+                path = f"{shm.DIRECTORY}/{segment.name}"
+                gone = removal.remove(path, segment.file, FileType.REGULAR, os.geteuid()) is Verdict.GONE
+                (left.removed if gone else left.remaining).append(path)
         if self._runtime_dir and not files.remove_private_directory(self._runtime_dir, self._owner):
             left.remaining.append(self._runtime_dir)
         return left

@@ -5,33 +5,50 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
 
 from supervise.model.slate import GpuReading, Gpus, GpuStatus
 
 _LIBRARY = "libnvidia-ml.so.1"
 _DRIVER = "/proc/driver/nvidia/version"
 _TIMEOUT_S = 10.0
+_WHOLE = -1
+
+_T = TypeVar("_T")
 
 
 def read(timeout_s: float = _TIMEOUT_S) -> Gpus:
     """One reading of all GPUs: memory and who holds it.
 
-    A call into a wedged driver may never come back; it runs in a thread of its own that is left behind then.
+    A call into a wedged driver may never come back. Each device is therefore asked in a thread of its own, which is
+    left behind then; for as long as it hangs, nobody asks that device again.
 
     Args:
         timeout_s: how long the driver may take, in seconds.
 
     Returns:
-        READ with the devices, ABSENT where there is no driver, FAILED with the driver's words.
+        READ with the devices, of which any may have an error; ABSENT where there is no driver; FAILED with the driver's
+        words if not even their number can be told.
     """
     if not _present():
         return Gpus(GpuStatus.ABSENT)
-    answer: list[Gpus] = []
-    reader = threading.Thread(target=lambda: answer.append(_read()), daemon=True, name="nvml")
-    reader.start()
-    reader.join(timeout_s)
-    return answer[0] if answer else Gpus(GpuStatus.FAILED, error=f"NVML did not answer in {timeout_s:g} s")
+    until = time.monotonic() + timeout_s
+    silent = f"NVML did not answer in {timeout_s:g} s"
+    count = _Call(_WHOLE, _open).answer(until, silent)
+    if isinstance(count, Gpus):
+        return count
+    if isinstance(count, str):
+        return Gpus(GpuStatus.FAILED, error=count)
+    calls = [_Call(index, partial(_device, index)) for index in range(count)]
+    devices = tuple(_readings(calls, until, silent))
+    if not any(call.hangs for call in calls):
+        # Else it stays open: to close it below a call that is still being answered is to pull away its ground.
+        _Call(_WHOLE, _close).answer(until, silent)
+    return Gpus(GpuStatus.READ, devices)
 
 
 def _present() -> bool:
@@ -43,7 +60,44 @@ def _present() -> bool:
     return True
 
 
-def _read() -> Gpus:
+class _Call(Generic[_T]):
+    """A question to the driver, asked in a thread that may never come back; not asked while an earlier one hangs."""
+
+    _hanging: ClassVar[dict[int, threading.Thread]] = {}
+
+    def __init__(self, subject: int, ask: Callable[[], _T]) -> None:
+        self.subject = subject
+        self._told: list[_T | str] = []
+        earlier = self._hanging.get(subject)
+        if earlier is not None and earlier.is_alive():
+            self._thread = earlier
+            self._told.append("NVML has not answered an earlier question yet")
+            return
+        self._thread = threading.Thread(target=self._run, args=(ask,), daemon=True, name=f"nvml-{subject}")
+        self._thread.start()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its thread is still in the driver."""
+        return self._thread.is_alive()
+
+    def answer(self, until: float, silent: str) -> _T | str:
+        """The answer, else in words why there is none; blocking until that moment at most."""
+        if not self._told:
+            self._thread.join(max(0.0, until - time.monotonic()))
+        if not self._told:
+            self._hanging[self.subject] = self._thread
+        return self._told[0] if self._told else silent
+
+    def _run(self, ask: Callable[[], _T]) -> None:
+        try:
+            self._told.append(ask())
+        except Exception as error:  # noqa: BLE001 - whatever a broken driver makes its bindings raise is no answer
+            self._told.append(str(error) or type(error).__name__)
+
+
+def _open() -> int | Gpus:
+    """Begin a reading; how many devices there are."""
     import pynvml
 
     try:
@@ -51,12 +105,16 @@ def _read() -> Gpus:
     except pynvml.NVMLError as error:
         return _not_initialised(pynvml, error)
     try:
-        count = pynvml.nvmlDeviceGetCount()
-        return Gpus(GpuStatus.READ, tuple(_device(pynvml, index) for index in range(count)))
+        return int(pynvml.nvmlDeviceGetCount())
     except pynvml.NVMLError as error:
-        return Gpus(GpuStatus.FAILED, error=str(error))
-    finally:
         pynvml.nvmlShutdown()
+        return Gpus(GpuStatus.FAILED, error=str(error))
+
+
+def _close() -> None:
+    import pynvml
+
+    pynvml.nvmlShutdown()
 
 
 def _not_initialised(nvml: Any, error: Exception) -> Gpus:
@@ -67,17 +125,70 @@ def _not_initialised(nvml: Any, error: Exception) -> Gpus:
     return Gpus(GpuStatus.FAILED, error=str(error))
 
 
-def _device(nvml: Any, index: int) -> GpuReading:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+def _readings(calls: Iterable[_Call[list[GpuReading]]], until: float, silent: str) -> Iterator[GpuReading]:
+    """What became of the questions about each device: those were asked at once, and share what time there is."""
+    for call in calls:
+        told = call.answer(until, silent)
+        if isinstance(told, str):
+            yield GpuReading(call.subject, "", "", 0, 0, error=told)
+        else:
+            yield from told
+
+
+def _device(index: int) -> list[GpuReading]:
+    """A GPU, followed by its instances if it is divided into such."""
+    import pynvml
+
+    reading = GpuReading(index, "", "", 0, 0)
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        reading = replace(reading, uuid=_text(pynvml.nvmlDeviceGetUUID(handle)))
+        reading = replace(reading, name=_text(pynvml.nvmlDeviceGetName(handle)))
+        reading = replace(reading, minor=_minor(pynvml, handle))
+        if _divided(pynvml, handle):
+            # Of the whole only a privileged caller is told memory and holders, and nothing can run on it as such.
+            return [replace(reading, mig=True), *_instances(pynvml, handle, reading)]
+        return [_measured(pynvml, handle, reading)]
+    except pynvml.NVMLError as error:
+        return [replace(reading, error=str(error))]
+
+
+def _divided(nvml: Any, handle: Any) -> bool:
+    """Whether it is in MIG mode; older GPUs and older drivers do not know the question."""
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+        return False
+    return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _instances(nvml: Any, gpu: Any, whole: GpuReading) -> Iterator[GpuReading]:
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        reading = GpuReading(index, "", "", 0, 0, parent=whole.index, minor=whole.minor)
+        try:
+            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
+            reading = replace(reading, uuid=_text(nvml.nvmlDeviceGetUUID(handle)))
+            reading = replace(reading, name=_text(nvml.nvmlDeviceGetName(handle)))
+            reading = _measured(nvml, handle, reading)
+        except nvml.NVMLError_NotFound:
+            # An empty place, or one that this container may not see.
+            continue
+        except nvml.NVMLError as error:
+            reading = replace(reading, error=str(error))
+        yield reading
+
+
+def _measured(nvml: Any, handle: Any, reading: GpuReading) -> GpuReading:
     total, free = _memory(nvml, handle)
-    return GpuReading(
-        index=index,
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        total=total,
-        free=free,
-        holders=tuple(sorted(_holders(nvml, handle).items())),
-    )
+    return replace(reading, total=total, free=free, holders=tuple(sorted(_holders(nvml, handle).items())))
+
+
+def _minor(nvml: Any, handle: Any) -> int | None:
+    """Of its device file; only good for naming people, so that no reading fails for it."""
+    try:
+        return int(nvml.nvmlDeviceGetMinorNumber(handle))
+    except nvml.NVMLError:
+        return None
 
 
 def _memory(nvml: Any, handle: Any) -> tuple[int, int]:
@@ -90,7 +201,7 @@ def _memory(nvml: Any, handle: Any) -> tuple[int, int]:
 
 
 def _holders(nvml: Any, handle: Any) -> dict[int, int | None]:
-    """Who holds it. In a MIG parent and under WSL this is denied or unsupported: the memory counts, nobody is named."""
+    """Who holds it. For an instance and under WSL this may be denied or unsupported: the memory counts all the same."""
     holders: dict[int, int | None] = {}
     for query in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
         try:

@@ -2,7 +2,9 @@
 
 Between the survey and the act, anybody may have put something else there, in a world-writable directory above all: a
 link to somebody's file, a directory that leads elsewhere. So the parent is opened component by component without
-following a link, and the name in it is looked at and removed through that descriptor (openat(2), unlinkat(2)).
+following a link, and the name in it is looked at and removed through that descriptor (openat(2), unlinkat(2)). What is
+exchanged in the last instant can then only be another name in that same directory, which whoever exchanged it could
+have removed himself.
 """
 
 from __future__ import annotations
@@ -12,16 +14,19 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from supervise.host import sockets, usage
+from supervise.host import socketfiles, usage
 from supervise.model.litter import FileId, FileType
 from supervise.model.slate import Verdict
 
-_OTHERS = 0o077
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Passing through a directory takes no permission to read it.
+_PASSAGE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REMOVABLE = (FileType.REGULAR, FileType.SOCKET)
 
 
 def remove(path: str, file: FileId, type_: FileType, uid: int) -> Verdict:
     """Remove a file or socket, if the name still is that very one of that user and nobody uses it.
+
+    No FIFO that would make us wait and no device is opened for it, whatever somebody has put there instead.
 
     Args:
         path: absolute, without links in its directories.
@@ -30,25 +35,35 @@ def remove(path: str, file: FileId, type_: FileType, uid: int) -> Verdict:
         uid: whose it must be.
 
     Returns:
-        GONE if that file is not there any more, REMAINS if it is used or not what was surveyed, UNKNOWN if that could
-        not be told or it could not be removed.
+        GONE if that file is not there any more, REMAINS if it is used, has a second name, or is not what was surveyed,
+        UNKNOWN if that could not be told or it could not be removed.
     """
     try:
-        with _parent(path) as directory:
-            name = os.path.basename(path)
-            state = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if FileId(state.st_dev, state.st_ino) != file:
-                return Verdict.GONE
-            if file_type(state.st_mode) is not type_ or state.st_uid != uid:
-                return Verdict.REMAINS
-            used = _used(path, file, state)
-            if used is not False:
-                return Verdict.REMAINS if used else Verdict.UNKNOWN
-            os.unlink(name, dir_fd=directory)
+        with opened_directory(os.path.dirname(path)) as directory:
+            return _remove(directory, path, file, type_, uid)
     except FileNotFoundError:
         return Verdict.GONE
-    except OSError:
+    except (OSError, ValueError):
         return Verdict.UNKNOWN
+
+
+def _remove(directory: int, path: str, file: FileId, type_: FileType, uid: int) -> Verdict:
+    name = _name(path)
+    state = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if _identity(state) != file:
+        return Verdict.GONE
+    if type_ not in _REMOVABLE or file_type(state.st_mode) is not type_ or state.st_uid != uid:
+        return Verdict.REMAINS
+    # Nothing that engines leave behind has two names; a link that somebody has made to another file has.
+    if state.st_nlink != 1:
+        return Verdict.REMAINS
+    used = _used(directory, path, file, state)
+    if used is not False:
+        return Verdict.REMAINS if used else Verdict.UNKNOWN
+    # To find out who uses it takes milliseconds, enough for somebody to put another file in its place.
+    if _identity(os.stat(name, dir_fd=directory, follow_symlinks=False)) != file:
+        return Verdict.GONE
+    os.unlink(name, dir_fd=directory)
     return Verdict.GONE
 
 
@@ -59,24 +74,27 @@ def move_aside(path: str, file: FileId, uid: int, aside: str) -> Verdict:
         path: absolute, without links in its directories.
         file: its identity as surveyed.
         uid: whose it must be.
-        aside: the new name, without a slash; it must not exist.
+        aside: the new name, without a slash; it must not exist. One that appears in the last instant is either
+            refused by rename(2) or an empty directory, which is replaced.
 
     Returns:
         GONE if that directory is not at its place any more, REMAINS if it is not what was surveyed, UNKNOWN if it could
         not be renamed.
     """
     try:
-        with _parent(path) as directory:
-            name = os.path.basename(path)
+        with opened_directory(os.path.dirname(path)) as directory:
+            name = _name(path)
+            if "/" in aside or aside in ("", ".", ".."):
+                return Verdict.UNKNOWN
             state = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if FileId(state.st_dev, state.st_ino) != file:
+            if _identity(state) != file:
                 return Verdict.GONE
             if not stat.S_ISDIR(state.st_mode) or state.st_uid != uid or _exists(aside, directory):
                 return Verdict.REMAINS
             os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
     except FileNotFoundError:
         return Verdict.GONE
-    except OSError:
+    except (OSError, ValueError):
         return Verdict.UNKNOWN
     return Verdict.GONE
 
@@ -91,19 +109,23 @@ def file_type(mode: int) -> FileType:
 
 
 @contextmanager
-def _parent(path: str) -> Iterator[int]:
-    """A descriptor of the directory that holds a path, reached without following a link.
+def opened_directory(path: str) -> Iterator[int]:
+    """A descriptor to look up names in (O_PATH), reached component by component without following a link.
+
+    Args:
+        path: of the directory, absolute and normal.
 
     Raises:
-        OSError: it does not exist, or a link is on the way.
+        OSError: it is missing or may not be entered, or a link is on the way.
+        ValueError: it is no such path.
     """
-    if not os.path.isabs(path) or os.path.normpath(path) != path or path == "/":
-        raise OSError(f"not a plain absolute path: {path!r}")
-    current = os.open("/", _DIRECTORY)
+    if not path.startswith("/") or path.startswith("//") or os.path.normpath(path) != path:
+        raise ValueError(f"not a plain absolute path: {path!r}")
+    current = os.open("/", _PASSAGE)
     try:
-        for part in os.path.dirname(path).split("/")[1:]:
+        for part in path.split("/"):
             if part:
-                below = os.open(part, _DIRECTORY, dir_fd=current)
+                below = os.open(part, _PASSAGE, dir_fd=current)
                 os.close(current)
                 current = below
         yield current
@@ -111,11 +133,28 @@ def _parent(path: str) -> Iterator[int]:
         os.close(current)
 
 
-def _used(path: str, file: FileId, state: os.stat_result) -> bool | None:
+def _name(path: str) -> str:
+    """The last part of a path.
+
+    Raises:
+        ValueError: it is no name in its directory.
+    """
+    name = os.path.basename(path)
+    if name in ("", ".", "..") or os.path.normpath(path) != path:
+        raise ValueError(f"not a name in a directory: {path!r}")
+    return name
+
+
+def _identity(state: os.stat_result) -> FileId:
+    return FileId(state.st_dev, state.st_ino)
+
+
+def _used(directory: int, path: str, file: FileId, state: os.stat_result) -> bool | None:
     """None if it cannot be told."""
     if stat.S_ISSOCK(state.st_mode):
-        return sockets.unix_path_in_use(path)
-    private = state.st_uid == os.geteuid() and not state.st_mode & _OTHERS
+        return socketfiles.in_use(directory, os.path.basename(path), file, path, socketfiles.listed())
+    # Whoever may not write it loses nothing with its name: what he has open stays what it is.
+    private = state.st_uid == os.geteuid() and not state.st_mode & stat.S_IWOTH
     found, known = usage.users({file: path}, private=private)
     return bool(found) or (False if known else None)
 

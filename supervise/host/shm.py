@@ -1,7 +1,6 @@
-"""The door to /dev/shm: who uses a segment is decided by inode, never by name.
+"""The door to /dev/shm: what lies in it, and what one process has of it.
 
-A live `sem.mp-*` is mapped under its temporary name, "(deleted)", because it was linked into place after it had been
-opened; a comparison of names calls it unused (FIELD.md A4).
+Who uses a segment is asked of `host.usage`, which reads everybody; it is removed through `host.removal`.
 """
 
 from __future__ import annotations
@@ -9,15 +8,15 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections import defaultdict
-from collections.abc import Collection
 
-from supervise.host import usage
 from supervise.model.litter import FileId, Segment
-from supervise.model.slate import Verdict
+from supervise.model.process import FIRST_PID_NAMESPACE
 
-DIRECTORY = "/dev/shm"
+# Without links: on old Debian /dev/shm is one to /run/shm, and the removal of a file follows none.
+DIRECTORY = os.path.realpath("/dev/shm")
 _OTHERS = 0o077
+# PROC_IPC_INIT_INO, linux/proc_ns.h.
+_FIRST_IPC_NAMESPACE = 0xEFFFFFFF
 
 
 def mapped_by(pid: int) -> frozenset[FileId] | None:
@@ -65,62 +64,17 @@ def segments() -> tuple[Segment, ...]:
     return tuple(found)
 
 
-def users(files: Collection[FileId], *, private: bool = False) -> tuple[dict[FileId, tuple[int, ...]], bool]:
-    """Who maps or holds these files.
+def users_hidden() -> bool:
+    """Whether what lies here may be used by processes that we cannot see.
 
-    Args:
-        files: the files asked about.
-        private: whether they are all our own and closed to other users: processes of others, which an ordinary user
-            cannot read, then need not be.
-
-    Returns:
-        Pids for each file that is used, and whether every process was read that may use one.
+    In a container that shares its host's IPC namespace and /dev/shm (`docker run --ipc=host`), but not its PID
+    namespace, the host's processes and those of other containers are not in our /proc (pid_namespaces(7)).
     """
-    found: dict[FileId, list[int]] = defaultdict(list)
-    known = True
-    for name in os.listdir("/proc") if files else ():
-        if not name.isdigit():
-            continue
-        mapped = mapped_by(int(name))
-        if mapped is None:
-            known = known and not usage.may_use(int(name), private=private)
-            continue
-        for file in mapped.intersection(files):
-            found[file].append(int(name))
-    return {file: tuple(pids) for file, pids in found.items()}, known
-
-
-def unlink_if_unused(name: str, file: FileId) -> Verdict:
-    """Remove a segment if the name still is that very file, it is ours, and nobody uses it.
-
-    Args:
-        name: its name in /dev/shm, without a slash.
-        file: its identity as recorded.
-
-    Returns:
-        GONE if the file is not there any more, REMAINS if it is used or is another user's, UNKNOWN if that could not
-        be told.
-    """
-    if "/" in name or name in ("", ".", ".."):
-        return Verdict.UNKNOWN
-    directory = os.open(DIRECTORY, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        state = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        if FileId(state.st_dev, state.st_ino) != file:
-            return Verdict.GONE
-        if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid():
-            return Verdict.REMAINS
-        used, known = users({file}, private=not state.st_mode & _OTHERS)
-        if used or not known:
-            return Verdict.REMAINS if used else Verdict.UNKNOWN
-        os.unlink(name, dir_fd=directory)
-    except FileNotFoundError:
-        return Verdict.GONE
+        pid, ipc = (os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("pid", "ipc"))
     except OSError:
-        return Verdict.UNKNOWN
-    finally:
-        os.close(directory)
-    return Verdict.GONE
+        return True
+    return pid != FIRST_PID_NAMESPACE and ipc == _FIRST_IPC_NAMESPACE
 
 
 def _held(path: str) -> FileId | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
@@ -90,9 +91,28 @@ def _try_bind(family: socket.AddressFamily, address: str, number: int, *, reuse:
     return 0
 
 
-def listeners(number: int) -> tuple[int, ...]:
-    """Inodes of all sockets that listen on a TCP port, in our network namespace (proc(5), /proc/net/tcp)."""
-    return tuple(inode for port, state, inode in _table() if port == number and state == _LISTEN)
+def listeners(number: int, host: str = "") -> tuple[int, ...]:
+    """Inodes of the sockets that listen on a TCP port in the way of a bind (proc(5), /proc/net/tcp).
+
+    Args:
+        number: the port.
+        host: the address that is to be bound, as in `probe_port`. Who listens on another one is in nobody's way.
+
+    Returns:
+        Those of our network namespace. All of IPv6 counts as all of IPv4 too (ipv6(7), IPV6_V6ONLY cannot be seen),
+        but only where nothing else is in the way of an IPv4 address.
+    """
+    wanted = {address.partition("%")[0] for _, address in _addresses(host)}
+    found = [(address, inode) for port, state, inode, address in _rows() if port == number and state == _LISTEN]
+    clashing = [(address, inode) for address, inode in found if any(_clash(address, other) for other in wanted)]
+    certain = [inode for address, inode in clashing if address != "::" or any(":" in other for other in wanted)]
+    return tuple(certain or (inode for _, inode in clashing))
+
+
+def _clash(one: str, other: str) -> bool:
+    if one == other or "::" in (one, other):
+        return True
+    return "0.0.0.0" in (one, other) and ":" not in one + other
 
 
 def listening_ports() -> dict[int, int]:
@@ -102,6 +122,11 @@ def listening_ports() -> dict[int, int]:
 
 def _table() -> Iterable[tuple[int, str, int]]:
     """Local port, state and inode of every TCP socket that has a state."""
+    return ((port, state, inode) for port, state, inode, _ in _rows())
+
+
+def _rows() -> Iterable[tuple[int, str, int, str]]:
+    """The same with the local address; one of IPv4 in an IPv6 socket is told as such."""
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/self/net/{name}", encoding="ascii") as file:
@@ -110,7 +135,15 @@ def _table() -> Iterable[tuple[int, str, int]]:
             continue
         for row in rows:
             fields = row.split()
-            yield int(fields[1].rpartition(":")[2], 16), fields[3], int(fields[9])
+            address, _, port = fields[1].rpartition(":")
+            yield int(port, 16), fields[3], int(fields[9]), _address(address)
+
+
+def _address(digits: str) -> str:
+    """An address of /proc/net/tcp: words of four bytes, each in the order of this machine."""
+    packed = b"".join(struct.pack("=I", int(digits[at : at + 8], 16)) for at in range(0, len(digits), 8))
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    return socket.inet_ntop(family, packed).removeprefix("::ffff:")
 
 
 def holders(inodes: Collection[int], processes: Iterable[Process]) -> tuple[ProcessId, ...]:

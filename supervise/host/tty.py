@@ -6,10 +6,13 @@ import os
 import select
 import signal
 import termios
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 _ROWS, _COLUMNS = 24, 80
+_LOOK_EVERY_MS = 200
+_LONGEST_LINE = 4096
 _IUTF8 = 0o40000  # ioctl_tty(2), TCSETS: backspace takes away a character, not a byte; Python has no name for it
 
 
@@ -57,6 +60,34 @@ def ready(fd: int, event: int, patience_ms: int = 0) -> bool:
     poller = select.poll()
     poller.register(fd, event)
     return bool(poller.poll(patience_ms))
+
+
+def in_foreground(fd: int) -> bool:
+    """Whether this is a terminal whose keys we are given (tcgetpgrp(3)): from the background nobody can be asked."""
+    try:
+        return os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def read_line(fd: int, within_s: float, cancelled: Callable[[], bool]) -> str | None:
+    """One line from a terminal, None if none comes in time, the terminal closes, or it is called off.
+
+    Args:
+        fd: the terminal.
+        within_s: how long to wait, in seconds.
+        cancelled: asked five times a second.
+    """
+    until = time.monotonic() + within_s
+    while time.monotonic() < until and not cancelled():
+        if not ready(fd, select.POLLIN, _LOOK_EVERY_MS):
+            continue
+        try:
+            data = os.read(fd, _LONGEST_LINE)
+        except OSError:
+            return None
+        return data.decode(errors="replace").strip() if data else None
+    return None
 
 
 def size(*fds: int) -> tuple[int, int]:

@@ -91,10 +91,16 @@ class LockReading:
 
 @dataclass(frozen=True, slots=True)
 class CacheReading:
-    """One directory of a cache that was asked to be moved aside; `word` is what it was asked by."""
+    """One directory of a cache that was asked to be moved aside; `word` is what it was asked by.
+
+    `aside` is the free name beside it that it is to get. `problem` says why it can be no matter of moving it: a link, a
+    file, unreadable.
+    """
 
     found: FoundFile
     word: str
+    aside: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

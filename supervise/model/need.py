@@ -71,6 +71,11 @@ class Need:
     notes: tuple[str, ...] = ()
 
     @property
+    def wrappers(self) -> tuple[str, ...]:
+        """The words in front of the engine's own command line."""
+        return self.argv[: len(self.argv) - len(self.program)]
+
+    @property
     def http(self) -> Port | None:
         """The port that answers /health, None with --uds or for a program that serves nothing we know of."""
         return next((port for port in self.ports if port.role == "http"), None)

@@ -20,6 +20,10 @@ class ProcessId(NamedTuple):
         return f"pid {self.pid}"
 
 
+FIRST_PID_NAMESPACE = 0xEFFFFFFC
+"""The one that the kernel begins with (PROC_PID_INIT_INO, linux/proc_ns.h): its /proc shows every process."""
+
+
 class HostId(NamedTuple):
     """Where a (pid, ticks) pair means something: one boot of one kernel, one PID namespace.
 
@@ -73,3 +77,24 @@ class Process:
     def title(self) -> str:
         """What `ps` shows: the command line, or the 15-byte comm where there is none."""
         return " ".join(self.argv).strip() if self.argv else self.comm
+
+
+class Container(NamedTuple):
+    """A container of this host: what runs it (docker, podman, nerdctl, cri, lxc), and its id or name."""
+
+    engine: str
+    id: str
+
+    @property
+    def short(self) -> str:
+        """Its name as people write it: ids are cut to 12 digits, as the runtimes show them."""
+        return self.id if self.engine == "lxc" else self.id[:12]
+
+    @property
+    def stop(self) -> str:
+        """The command that stops it."""
+        words = {"cri": "crictl stop", "lxc": "lxc-stop -n"}
+        return f"{words.get(self.engine, f'{self.engine} stop')} {self.short}"
+
+    def __str__(self) -> str:
+        return f"container {self.short} ({self.engine})"

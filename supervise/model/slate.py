@@ -9,7 +9,7 @@ from typing import NamedTuple
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, Litter
 from supervise.model.preflight import Check, Level
-from supervise.model.process import HostId, Process, ProcessId
+from supervise.model.process import Container, HostId, Process, ProcessId
 
 
 class Ownership(StrEnum):
@@ -52,10 +52,12 @@ class PortReading:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One look at one GPU through NVML.
+    """One look at one GPU, or at one MIG instance of one, through NVML.
 
     Bytes; a `total` of 0 says that it shares the host's memory. `holders` maps pid to bytes, None where the driver does
-    not say.
+    not say. With an `error`, the driver's words, nothing but what it told before is known. `parent` is the index of the
+    GPU that an instance is part of, `index` then counts the instances of that one; a GPU with `mig` is divided into
+    instances, of which alone memory and holders are told. `minor` is the number in /dev/nvidia<minor>.
     """
 
     index: int
@@ -64,6 +66,15 @@ class GpuReading:
     total: int
     free: int
     holders: tuple[tuple[int, int | None], ...] = ()
+    error: str = ""
+    parent: int | None = None
+    mig: bool = False
+    minor: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How it is named to people."""
+        return f"GPU {self.index}" if self.parent is None else f"GPU {self.parent} MIG {self.index}"
 
 
 class GpuStatus(StrEnum):
@@ -136,6 +147,8 @@ class Snapshot:
     directories of recorded attempts that exist. `ended` are processes that this very sweep has ended: what they held
     may return late. `writing` maps a process to the recorded log that it has as its standard output or error, `inside`
     to the innermost recorded cgroup that lists it; `empty_cgroups` are those recorded ones that exist and list nobody.
+    `gpu_files` maps device files of GPUs to the pids that have them open, read only where NVML names nobody.
+    `containers` are those in which holders of what the launch needs live, by pid.
     """
 
     host: HostId
@@ -154,6 +167,8 @@ class Snapshot:
     writing: dict[ProcessId, str] = field(default_factory=dict)
     inside: dict[ProcessId, str] = field(default_factory=dict)
     empty_cgroups: frozenset[str] = frozenset()
+    containers: dict[int, Container] = field(default_factory=dict)
+    gpu_files: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class EndProcesses(NamedTuple):

@@ -6,9 +6,12 @@ import io
 import os
 import select
 import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from supervise.model.exits import Exit
+from supervise.model.preflight import Level
 from supervise.text import LABEL_WIDTH, duration, home, plural, printable, shorten, url
 
 if TYPE_CHECKING:
@@ -16,10 +19,12 @@ if TYPE_CHECKING:
 
     from supervise.model.diagnosis import Diagnosis, Progress
     from supervise.model.need import Need
-    from supervise.model.slate import SlateResult
+    from supervise.model.preflight import Check
+    from supervise.model.slate import Finding, Outcome, SlateResult
 
 _PIPE_BUF = 4096
 _PATIENCE_MS = 200
+_MOST_ALIKE = 20
 _RELAUNCH = {
     "deterministic": "cannot help: it would fail the same way",
     "transient": "may help",
@@ -58,14 +63,14 @@ class Console:
 
     def slate(self, result: SlateResult) -> None:
         """The clean slate: what was found, what was done, what was verified, what stands in the way."""
-        found = len(result.outcomes) + len(result.obstacles)
+        found = len(result.outcomes) + len(result.obstacles) + len(result.refusals)
         self.line("slate", f"{result.run}: {plural(found, 'finding') if found else 'clean'}")
-        for outcome in result.outcomes:
-            evidence = ", ".join(outcome.finding.evidence)
-            became = "" if outcome.did.startswith("would") else f"  {outcome.verdict} {duration(outcome.seconds)}"
-            self.note(f"{outcome.did:<7} {outcome.finding.subject}  ({evidence}){became}")
+        for check in result.preflight:
+            self._check(check)
+        for outcome in _shortened(result.outcomes):
+            self.note(outcome if isinstance(outcome, str) else _became(outcome))
         for finding in result.remarks:
-            self.note(f"note    {finding.subject}  ({', '.join(finding.evidence)})  {finding.remedy}".rstrip())
+            self.remark(finding)
         for finding in result.obstacles:
             self.note(f"BLOCKED {finding.subject}  ({', '.join((finding.ownership, *finding.evidence))})")
             self.note(f"        {finding.remedy or 'resolve it by hand, then start again'}")
@@ -73,6 +78,22 @@ class Console:
             self.note(f"verified: {' · '.join(result.checks)}  {duration(result.seconds)}")
         else:
             self.note(f"not clean (exit {int(Exit.SLATE)})")
+
+    def remark(self, finding: Finding) -> None:
+        """Something that stands in nobody's way."""
+        self.note(f"note    {finding.subject}  ({', '.join(finding.evidence)})  {finding.remedy}".rstrip())
+
+    def question(self, text: str) -> None:
+        """Something that only a person can decide."""
+        self.line("?", text)
+
+    def _check(self, check: Check) -> None:
+        if check.level is Level.OK:
+            return
+        label = "REFUSED" if check.level is Level.REFUSAL else "warning"
+        self.note(f"{label} {check.name}: {check.text}")
+        fix = f"{check.fix}; " if check.fix else ""
+        self.note(f"        {fix}--no-preflight {check.name} skips this check")
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -173,6 +194,28 @@ def write_unless_stuck(stream: TextIO, text: str) -> None:
         stream.write(text)
     except (OSError, ValueError):
         pass
+
+
+def _became(outcome: Outcome) -> str:
+    evidence = ", ".join(outcome.finding.evidence)
+    became = "" if outcome.did.startswith("would") else f"  {outcome.verdict} {duration(outcome.seconds)}"
+    return f"{outcome.did:<7} {outcome.finding.subject}  ({evidence}){became}"
+
+
+def _shortened(outcomes: Iterable[Outcome]) -> Iterator[Outcome | str]:
+    """All of them, but of hundreds of the same kind only the first; slate.json and --json have every one.
+
+    What the user asked to have removed by name is always told one by one.
+    """
+    told: Counter[tuple[str, str, str]] = Counter()
+    for outcome in outcomes:
+        alike = (outcome.finding.kind, outcome.did, outcome.verdict)
+        told[alike] += 1
+        if told[alike] <= _MOST_ALIKE or outcome.finding.kind == "artefact":
+            yield outcome
+    for (kind, did, verdict), count in told.items():
+        if count > _MOST_ALIKE and kind != "artefact":
+            yield f"{did:<7} {count - _MOST_ALIKE} more of kind {kind}: {verdict}"
 
 
 def _condition(process: dict[str, Any]) -> str:

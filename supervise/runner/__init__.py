@@ -20,10 +20,11 @@ from supervise.report.console import Console
 from supervise.runner import launch, plan
 from supervise.runner.holder import take_lock
 from supervise.runner.loop import Loop
+from supervise.runner.packages import Examined, examine
 from supervise.runner.performer import Performer
 from supervise.runner.plan import Options, Plan
 from supervise.runner.routing import route
-from supervise.runner.slate import settle
+from supervise.runner.slate import prepare
 from supervise.runner.tiers import TierError, choose
 from supervise.runner.world import World
 from supervise.slate.aftermath import look
@@ -66,7 +67,7 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         console.line("note", f"no {tier} tier: {why}")
     kernel.become_subreaper()
     try:
-        world = _world(planned, store, target, lock, booted, tiers)
+        world = _world(planned, store, target, lock, booted, tiers, console)
         return asyncio.run(_supervise(command, program, planned, target, world, console))
     finally:
         console.close()
@@ -100,14 +101,11 @@ async def _supervise(
         restore()
 
 
-def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted, tiers: Tiers) -> World:
-    from supervise.runner.clearing import for_launch
-    from supervise.slate import sweep
-
+def _world(
+    planned: Plan, store: Store, target: Run, lock: int, booted: Booted, tiers: Tiers, console: Console
+) -> World:
     def clean(cancelled: Callable[[], bool], helpers: frozenset[int]) -> SlateResult:
-        result = sweep(for_launch(planned, store.records(), helpers=helpers, cancelled=cancelled))
-        settle(target, result)
-        return result
+        return prepare(planned, store, target, console, helpers=helpers, cancelled=cancelled)
 
     def probe(members: Callable[[], Iterable[Process]]) -> Probed:
         # An HTTP client takes as long to import as half an asyncio: it is wanted once the server is on its way.
@@ -126,5 +124,20 @@ def _world(planned: Plan, store: Store, target: Run, lock: int, booted: Booted, 
         ),
         tiers=tiers,
         probe=probe,
+        raise_limits=_raised,
+        packages=_packages(planned, store),
         aftermath=lambda gpus, pids: look(planned.need, gpus, pids),
     )
+
+
+def _raised(pid: int) -> tuple[str, ...]:
+    from supervise.host import limits
+
+    return limits.raise_soft(pid)
+
+
+def _packages(planned: Plan, store: Store) -> Callable[[], Examined] | None:
+    """None where nobody knows of any, or nobody wants to know."""
+    if not planned.packages or {"packages", "all"} & planned.options.no_preflight:
+        return None
+    return lambda: examine(planned, store, thorough=False)

@@ -34,6 +34,7 @@ class Opened:
     leader: ProcessId | None = None
     members: tuple[ProcessId, ...] = ()
     segments: tuple[FileId, ...] = ()
+    limits_raised: tuple[str, ...] = ()
     began_at: float = field(default_factory=time.time)
 
     @classmethod
@@ -78,6 +79,7 @@ class Opened:
                 "members": sorted(self.members),
                 "segments": sorted(self.segments),
                 "runtime_dir": self.private,
+                "limits_raised": list(self.limits_raised),
                 "profile": self.need.profile,
                 "argv": redact(self.command),
                 "cwd": os.getcwd(),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+from supervise.model.evict import Evict
 from supervise.model.need import Need
 from supervise.model.profile import Profile
 from supervise.model.rules import LeftoverRules, join
@@ -35,7 +37,7 @@ def for_launch(
         dry_run: only look.
     """
     profile = planned.profile
-    return _request(
+    request = _request(
         planned.need.run,
         planned.need,
         planned.profiles.values(),
@@ -48,6 +50,13 @@ def for_launch(
         cancelled=cancelled,
         dry_run=dry_run,
     )
+    if not planned.packages:
+        return request
+    from supervise.slate.packages import directories
+
+    need = planned.need
+    places, python = directories(need.program, planned.env, planned.packages, before=need.wrappers)
+    return replace(request, packages=places, python=python)
 
 
 def for_run(
@@ -89,7 +98,7 @@ def _request(
         dry_run=dry_run,
         helpers=helpers,
         cancelled=cancelled,
-        evict=clearing.evict,
+        evict=clearing.evict or Evict.STALE,
         evict_uids=clearing.evict_uids,
         rules=rules,
         env=env,

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from supervise.host import procfs
 from supervise.lifecycle import State
 from supervise.runner.attempt import Opened, identities
+from supervise.slate.serialise import to_json
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
     from supervise.model.process import ProcessId
+    from supervise.model.slate import SlateResult
     from supervise.model.tier import Tiers
     from supervise.report.console import Console
 
@@ -60,6 +62,11 @@ class Journal:
         if self.opened is not None:
             self.opened.tiers = self.tiers
             self.write(self.opened.record)
+
+    def slate(self, result: SlateResult | None) -> None:
+        """The clean slate that the attempt began with, in its slate.json."""
+        if self.opened is not None and result is not None:
+            self.write(self.opened.attempt.write, "slate", to_json(result))
 
     def details(self, error: BaseException) -> str:
         """Keep a traceback of ours; the path of the file that has it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
@@ -20,6 +21,7 @@ from supervise.runner import cause, launch
 from supervise.runner.attempt import Opened
 from supervise.runner.containment import Containment
 from supervise.runner.journal import Journal
+from supervise.runner.packages import look
 from supervise.runner.passing import PassThrough
 from supervise.runner.readiness import Readiness
 from supervise.runner.report import how, outcome, tell, why
@@ -27,12 +29,12 @@ from supervise.runner.tasks import Tasks
 from supervise.runner.tiers import TierError
 from supervise.runner.timers import Timers
 from supervise.runner.witness import Witness
-from supervise.slate import to_json
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
     from supervise.group import wire
     from supervise.model.diagnosis import Diagnosis
+    from supervise.model.slate import Finding
     from supervise.report.console import Console
     from supervise.runner.loop import Loop
     from supervise.runner.plan import Plan
@@ -182,9 +184,9 @@ class Performer:
             self._run, self._command, self._plan.need, guard=keeper.guard, keeper=keeper.id, tiers=tiers
         )
         self._journal.opened = opened
+        opened.limits_raised = self._world.raise_limits(keeper.id.pid)
         self._console.attempt(opened.attempt.number, opened.attempt.log)
-        if self.slate is not None:
-            self._journal.write(opened.attempt.write, "slate", to_json(self.slate))
+        self._journal.slate(self.slate)
         if self._plan.options.tty:
             from supervise.runner.terminal import Terminal
 
@@ -202,8 +204,18 @@ class Performer:
             pidns=tiers.pidns,
             terminal=self.passing.terminal.slave if self.passing.terminal else None,
         )
+        if self._world.packages is not None:
+            look(self._world.packages, self._on_packages)
         self._launched_at = self._world.clock()
         self._later(self._plan.options.ready_timeout_s, life.StartExpired())
+
+    def _on_packages(self, findings: tuple[Finding, ...], checks: tuple[str, ...]) -> None:
+        for finding in findings:
+            self._console.remark(finding)
+        if self.slate is not None:
+            slate = self.slate
+            self.slate = replace(slate, remarks=(*slate.remarks, *findings), checks=(*slate.checks, *checks))
+            self._journal.slate(self.slate)
 
     def heard(self, message: wire.Message) -> None:
         """What the keeper says."""

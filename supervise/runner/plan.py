@@ -14,13 +14,17 @@ from supervise.model.profile import Profile
 from supervise.model.tier import Wanted
 from supervise.profiles import load, match, titles
 from supervise.profiles.derive import derive, environment
+from supervise.profiles.settings import load_settings
 
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """How far the clean slate goes: see SlateRequest. `packages` are names or directories beside the engine's own."""
+    """How far the clean slate goes: see SlateRequest. `packages` are names or directories beside the engine's own.
 
-    evict: Evict = Evict.STALE
+    `evict` is None where the user has not said.
+    """
+
+    evict: Evict | None = None
     evict_uids: frozenset[int] = frozenset()
     artefacts: tuple[str, ...] = ()
     purge: tuple[str, ...] = ()
@@ -55,7 +59,12 @@ class Plan:
     need: Need
     profiles: Mapping[str, Profile]
     options: Options
-    env: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Packages whose code is looked at: the engine's, and those that the user has named."""
+        return (*self.profile.packages, *self.options.clearing.packages)
 
     @property
     def deadlines(self) -> Deadlines:
@@ -77,9 +86,9 @@ def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Pl
         The plan.
 
     Raises:
-        ProfileError: a profile is damaged, or there is none of that name.
+        ProfileError: a profile or the user's settings are damaged, or there is no profile of that name.
     """
-    known = load.load_all()
+    known, options = profiles(options, env)
     matched = match.match(command, known)
     if options.profile is not None:
         matched = matched.with_profile(known, options.profile)
@@ -87,6 +96,26 @@ def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Pl
     seen = environment(matched, env)
     named = {name: titles.in_environment(profile, seen) for name, profile in known.items()}
     return Plan(named[matched.profile.name], _warned(need, matched), named, options, seen)
+
+
+def profiles(options: Options, env: Mapping[str, str]) -> tuple[dict[str, Profile], Options]:
+    """All profiles and the options, with the user's standing orders in them.
+
+    Args:
+        options: of this launch; they come first.
+        env: says where the standing orders are.
+
+    Raises:
+        ProfileError: one of them is damaged.
+    """
+    known, standing, clearing = load.load_all(), load_settings(env), options.clearing
+    protected = {name: replace(p, protected=(*p.protected, *standing.protected)) for name, p in known.items()}
+    settled = replace(
+        clearing,
+        evict=clearing.evict or standing.evict or Evict.STALE,
+        artefacts=tuple(dict.fromkeys((*clearing.artefacts, *standing.artefacts))),
+    )
+    return protected if standing.protected else known, replace(options, clearing=settled)
 
 
 def _warned(need: Need, matched: match.Match) -> Need:

@@ -14,17 +14,24 @@ if TYPE_CHECKING:
     from supervise.model.process import Process
     from supervise.model.slate import Gpus, SlateResult
     from supervise.model.tier import Tiers
+    from supervise.runner.packages import Examined
     from supervise.slate.aftermath import Aftermath
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Sweep, keeper, tiers, probe, second look, clock, and how what blocks is run."""
+    """Sweep, keeper, tiers, probe, second look, clock, and how what blocks is run.
+
+    `raise_limits` raises those of the process that it is given, which starts the server; `packages` examines those that
+    the engine is installed from, None if nobody wants to know.
+    """
 
     sweep: Callable[[Callable[[], bool], frozenset[int]], SlateResult]
     start_keeper: Callable[[], Keeper]
     tiers: Tiers
     probe: Callable[[Callable[[], Iterable[Process]]], Probed]
     aftermath: Callable[[Gpus, frozenset[int]], Aftermath]
+    raise_limits: Callable[[int], tuple[str, ...]] = lambda _: ()
+    packages: Callable[[], Examined] | None = None
     clock: Callable[[], float] = time.monotonic
     in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread

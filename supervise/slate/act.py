@@ -8,7 +8,7 @@ from supervise.group.ending import Deadlines, Ending, is_resource_tracker, run
 from supervise.group.leftovers import Leftovers
 from supervise.group.members import Members
 from supervise.group.suspension import Suspension
-from supervise.host import files, procfs, removal
+from supervise.host import files, procfs, removal, sysv
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import (
     EndProcesses,
@@ -59,8 +59,8 @@ def remove(finding: Finding) -> None:
     match finding.action:
         case Remove(path, file, type_, uid):
             removal.remove(path, file, type_, uid)
-        case RemoveSysv():
-            raise NotImplementedError
+        case RemoveSysv(id_, key, creator):
+            sysv.remove(id_, key, creator)
         case MoveAside(path, file, uid, aside):
             removal.move_aside(path, file, uid, aside)
         case RemoveTree(path, owner):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from supervise.host import nvml, sockets
-from supervise.model.need import DeviceKind, Need
-from supervise.model.slate import Gpus, GpuStatus, PortState
+from supervise.model.need import DeviceKind, Devices, Need
+from supervise.model.slate import GpuReading, Gpus, GpuStatus, PortState
+from supervise.slate.devices import needed
 
 _PORT_S = 5.0
 _GPU_S = 30.0
@@ -51,7 +52,7 @@ def look(
     """
     parts = [_port(port.host, port.number, clock, sleep) for port in need.ports]
     if need.devices.kind is not DeviceKind.NONE and before.status is not GpuStatus.ABSENT:
-        parts.append(_gpus(before, group, clock, sleep))
+        parts.append(_gpus(need.devices, before, group, clock, sleep))
     return Aftermath(
         sentences=tuple(sentence for part in parts for sentence in part.sentences),
         clean=all(part.clean for part in parts),
@@ -68,23 +69,32 @@ def _port(host: str, number: int, clock: Callable[[], float], sleep: Callable[[f
     return Aftermath((f"port {number} {reading.state}{f': {reading.error}' if reading.error else ''}",), clean=False)
 
 
-def _gpus(before: Gpus, group: frozenset[int], clock: Callable[[], float], sleep: Callable[[float], None]) -> Aftermath:
+def _gpus(
+    devices: Devices,
+    before: Gpus,
+    group: frozenset[int],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Aftermath:
     """Memory counts as back when it is what it was, less what a driver may keep (FIELD.md A1 row 29)."""
     until = clock() + _GPU_S
     while True:
         now = nvml.read()
         if now.status is not GpuStatus.READ:
             return Aftermath((f"GPU memory unknown: {now.error}",), clean=False)
-        short = _short(before, now)
-        if not short:
+        used, _ = needed(devices, now.devices)
+        held = {pid for device in used for pid, _ in device.holders} & group
+        kept = [*_short(before, used), *(f"pid {pid} still listed by the driver" for pid in sorted(held))]
+        if unread := [f"{device.label} {device.error}" for device in used if device.error]:
+            return Aftermath((f"GPU memory unknown: {', '.join(unread)}",), clean=False)
+        if not kept:
             return Aftermath(("GPU memory back",))
         if clock() >= until:
-            held = {pid for device in now.devices for pid, _ in device.holders} & group
-            return Aftermath((f"GPU memory not back after {_GPU_S:.0f} s: {', '.join(short)}",), False, len(held))
+            return Aftermath((f"GPU memory not back after {_GPU_S:.0f} s: {', '.join(kept)}",), False, len(held))
         sleep(_LOOK_EVERY_S)
 
 
-def _short(before: Gpus, now: Gpus) -> list[str]:
+def _short(before: Gpus, now: Iterable[GpuReading]) -> list[str]:
     free = {device.uuid: device.free for device in before.devices}
-    missing = {device.index: free.get(device.uuid, 0) - device.free for device in now.devices}
-    return [f"GPU {index} {lost / 2**30:.1f} GiB less" for index, lost in missing.items() if lost > _TOLERANCE]
+    missing = {device.label: free.get(device.uuid, 0) - device.free for device in now}
+    return [f"{label} {lost / 2**30:.1f} GiB less" for label, lost in missing.items() if lost > _TOLERANCE]

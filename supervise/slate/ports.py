@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from supervise.model.process import Process
 from supervise.model.slate import Await, Finding, Ownership, PortState, Snapshot
-from supervise.slate.holders import describe
+from supervise.slate.holders import Holder, describe, settle, whose
 from supervise.slate.processes import ending
 from supervise.slate.request import SlateRequest
+
+_MOST_NAMED = 4
 
 
 def judge(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding]) -> Iterator[Finding]:
@@ -43,23 +45,36 @@ def held(
         request: what the slate is for.
 
     Returns:
-        Something to wait for, or an obstacle that names the holder and what would make him let go.
+        Something to wait for, the end of all holders where the policy goes as far, or an obstacle that names them and
+        what would make them let go.
     """
     staying = [process for process in holders if process.pid not in passing]
+    another = f"choose another {kind} than {name.removeprefix(f'{kind} ')}"
     if staying:
-        holder = describe(staying[0], snapshot, request)
-        remedy = f"{holder.remedy}, or choose another {kind} than {name.removeprefix(f'{kind} ')}"
-        return Finding(
-            kind, name, holder.ownership, ("held by " + holder.evidence[0], *holder.evidence[1:]), remedy=remedy
-        )
+        told = [describe(process, snapshot, request) for process in staying]
+        action, eviction = settle(told, request)
+        remedy = "; or ".join((*dict.fromkeys(holder.remedy for holder in told), another))
+        return Finding(kind, name, whose(told), tuple(_evidence(told)), action, remedy=remedy, eviction=eviction)
     if holders or passing:
         # The kernel frees what a process held only at the end of its exit; a driver may hold that up for a minute.
         return Finding(
             kind, name, Ownership.STALE, ("held by what is being ended",), Await("its holder is being ended")
         )
+    nobody_s = "another namespace's" if snapshot.uid == 0 else "another user's, or another namespace's"
     evidence = (
         "held, but no holder is visible",
-        "another user's, or another namespace's, or bound and not listening yet",
+        f"{nobody_s}, or of a process whose end the kernel has not finished, or bound and not listening yet",
     )
-    remedy = f"find the holder as root (ss -tlnp, ps), or choose another {kind} than {name.removeprefix(f'{kind} ')}"
+    find = "ss -tlnp, ps, the same in each container" if kind == "port" else "ss -xlp, ps, the same in each container"
+    who = "" if snapshot.uid == 0 else " as root"
+    remedy = f"try again in a minute, a driver may hold an end up; or find the holder{who} ({find}); or {another}"
     return Finding(kind, name, Ownership.UNKNOWN, evidence, remedy=remedy)
+
+
+def _evidence(told: Sequence[Holder]) -> Iterator[str]:
+    """All holders: several may share a port (SO_REUSEPORT), or have inherited the socket."""
+    for holder in told[:_MOST_NAMED]:
+        yield f"held by {holder.evidence[0]}"
+        yield from holder.evidence[1:]
+    if (more := len(told) - _MOST_NAMED) > 0:
+        yield f"and by {more} more"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from supervise.model.evict import Evict
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import LOST_ID, Await, EndProcesses, Finding, Ownership, Record, Snapshot
+from supervise.model.slate import LOST_ID, Await, EndProcesses, Eviction, Finding, Ownership, Record, Snapshot
 from supervise.profiles.load import GENERIC
-from supervise.slate import orphans
+from supervise.slate import orphans, policy
+from supervise.slate.policy import at_work as at_work
+from supervise.slate.policy import run_at_work as run_at_work
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural
 
@@ -25,23 +28,13 @@ def judge(snapshot: Snapshot, request: SlateRequest) -> tuple[Finding, ...]:
     """Findings for every process of this run and every orphaned engine of our user."""
     ours = {pid: proofs for pid, proofs in _of_this_run(snapshot, request).items() if pid not in snapshot.lineage}
     found = [_own(snapshot.processes[pid], proofs, snapshot, request) for pid, proofs in ours.items()]
-    others = (process for process in snapshot.processes.values() if process.pid not in ours)
-    found.extend(finding for process in others if (finding := _orphan(process, snapshot, request)))
+    if request.need is None or request.need.profile != GENERIC:
+        # A program that is no engine is not spoilt by what an engine left.
+        others = (process for process in snapshot.processes.values() if process.pid not in ours)
+        found.extend(finding for process in others if (finding := _orphan(process, snapshot, request)))
+        found.extend(_compilers(snapshot, request, ours))
     found.extend(_nameless(snapshot, request, ours))
     return (*found, *_left_by_other_runs(snapshot, request, ending(found)))
-
-
-def at_work(record: Record, snapshot: Snapshot, request: SlateRequest) -> bool:
-    """Whether supervise, keeper or guard of a recorded attempt is alive: its group is theirs to end, not ours."""
-    return _role(record, snapshot, request) is not None
-
-
-def run_at_work(run: str, attempt: int, snapshot: Snapshot, request: SlateRequest) -> bool:
-    """The same for a marker: whether somebody still contains the group of that attempt."""
-    return any(
-        record.run == run and record.attempt == attempt and at_work(record, snapshot, request)
-        for record in snapshot.records
-    )
 
 
 def subject(process: Process) -> str:
@@ -58,7 +51,20 @@ def _of_this_run(snapshot: Snapshot, request: SlateRequest) -> dict[int, list[_P
             for process, evidence in search(record, snapshot):
                 if not process.gone:
                     found[process.pid].append(_Proof(record, evidence))
+    for process, proof in _of_our_raylets(found, snapshot):
+        found[process.pid].append(proof)
     return found
+
+
+def _of_our_raylets(found: Mapping[int, Sequence[_Proof]], snapshot: Snapshot) -> list[tuple[Process, _Proof]]:
+    """Workers of a Ray cluster that a member of ours has started: its raylet starts them, outside of the group."""
+    raylets = {pid: proofs[0].record for pid, proofs in found.items() if snapshot.processes[pid].comm == "raylet"}
+    return [
+        (process, _Proof(record, f"of the raylet of attempt {record.attempt}"))
+        for process in snapshot.processes.values()
+        if (record := raylets.get(process.ppid)) and process.title.startswith("ray::")
+        if not process.gone and not _of_another_run(process, record, snapshot)
+    ]
 
 
 def _nameless(snapshot: Snapshot, request: SlateRequest, ours: Container[int]) -> Iterator[Finding]:
@@ -77,14 +83,14 @@ def _nameless(snapshot: Snapshot, request: SlateRequest, ours: Container[int]) -
 
 def _leaders(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
     """The process that the attempt launched."""
-    if record.host == snapshot.host and record.leader and (process := _running(record.leader, snapshot)):
+    if record.host == snapshot.host and record.leader and (process := policy.running(record.leader, snapshot)):
         yield process, f"leader of attempt {record.attempt} by its record"
 
 
 def _recorded(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
     """Processes that the attempt wrote down as members of its group."""
     for member in record.members if record.host == snapshot.host else ():
-        process = _running(member, snapshot)
+        process = policy.running(member, snapshot)
         if process and not _of_another_run(process, record, snapshot):
             yield process, f"member of attempt {record.attempt} by its record"
 
@@ -111,14 +117,9 @@ def _contained(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, st
             yield process, f"in the cgroup of attempt {record.attempt}"
 
 
-def _running(identity: ProcessId, snapshot: Snapshot) -> Process | None:
-    process = snapshot.processes.get(identity.pid)
-    return process if process and process.id == identity and not process.gone else None
-
-
 def _later(identity: ProcessId, record: Record, snapshot: Snapshot) -> Process | None:
     """Such a process, unless it cannot be the attempt's: older than its supervise, of another boot, of another run."""
-    process = _running(identity, snapshot)
+    process = policy.running(identity, snapshot)
     if process is None or record.host != snapshot.host or _of_another_run(process, record, snapshot):
         return None
     older = record.supervisor is not None and identity.ticks < record.supervisor.ticks
@@ -135,7 +136,7 @@ def _of_another_run(process: Process, record: Record, snapshot: Snapshot) -> boo
 
 def _own(process: Process, proofs: Sequence[_Proof], snapshot: Snapshot, request: SlateRequest) -> Finding:
     told = (proofs[0].evidence, f"ppid {process.ppid}", duration(snapshot.ages_s.get(process.pid, 0.0)))
-    roles = {_role(proof.record, snapshot, request) for proof in proofs}
+    roles = {policy.role_at_work(proof.record, snapshot, request) for proof in proofs}
     if "supervise" in roles:
         remedy = f"supervise stop {request.run}"
         return Finding("process", subject(process), Ownership.LIVE, told, remedy=remedy)
@@ -149,54 +150,69 @@ def _own(process: Process, proofs: Sequence[_Proof], snapshot: Snapshot, request
     return Finding("process", subject(process), Ownership.STALE, told, EndProcesses((process.id,)))
 
 
-def _role(record: Record, snapshot: Snapshot, request: SlateRequest) -> str | None:
-    """Who of an attempt is alive; for this run we ourselves do not count, we are only about to begin the next one."""
-    if record.host != snapshot.host:
-        return None
-    for name, identity in (("supervise", record.supervisor), ("keeper", record.keeper), ("guard", record.guard)):
-        if identity is None or (record.run == request.run and identity.pid in snapshot.lineage):
-            continue
-        if _running(identity, snapshot):
-            return name
-    return None
-
-
 def _orphan(process: Process, snapshot: Snapshot, request: SlateRequest) -> Finding | None:
     """An engine process without a launcher: ended if everything proves it, a remark if somebody may still use it."""
-    if request.need is not None and request.need.profile == GENERIC:
-        # A program that is no engine is not spoilt by what an engine left.
-        return None
     profile = orphans.engine(process, request.profiles)
-    if profile is None or process.gone or process.pid in snapshot.lineage:
-        return None
-    if orphans.protected(process, request.profiles) or process.uid != snapshot.uid:
-        return None
-    if process.namespace != snapshot.host.pid_namespace:
-        return None
-    marker = process.marker
-    if marker and run_at_work(marker.run, marker.attempt, snapshot, request):
+    found = profile or orphans.engine_by_comm(process, request.profiles)
+    if found is None or not _touchable(process, snapshot, request):
         return None
     proofs = orphans.why_orphan(process, snapshot.processes)
-    if proofs is None:
+    if proofs is None or policy.run_of(process, snapshot, request) is not None:
         return None
-    age = duration(snapshot.ages_s.get(process.pid, 0.0))
-    told = (f"orphan of {f'run {marker.run}' if marker else profile.name}", *proofs, age)
-    elsewhere = set(snapshot.serving.get(process.pid, ())) - _wanted_ports(request)
-    if elsewhere:
-        evidence = (*told, f"serves port {min(elsewhere)}")
+    name = f"run {process.marker.run}" if process.marker else found.name
+    told = (f"orphan of {name}", *proofs, duration(snapshot.ages_s.get(process.pid, 0.0)))
+    if doubt := _doubt(process, snapshot, request, known=profile is not None):
         remedy = f"if nobody needs it: kill {process.pid}"
-        return Finding("process", subject(process), Ownership.UNKNOWN, evidence, blocking=False, remedy=remedy)
-    return Finding("process", subject(process), Ownership.STALE, told, EndProcesses((process.id,)))
+        return Finding("process", subject(process), Ownership.UNKNOWN, (*told, doubt), blocking=False, remedy=remedy)
+    action = EndProcesses((process.id,))
+    eviction = Eviction(Evict.STALE, action)
+    if policy.covered(eviction, request):
+        return Finding("process", subject(process), Ownership.STALE, told, action)
+    remedy = f"--evict {Evict.STALE} ends it; or kill {process.pid}"
+    return Finding("process", subject(process), Ownership.STALE, told, blocking=False, remedy=remedy, eviction=eviction)
 
 
-def _wanted_ports(request: SlateRequest) -> set[int]:
-    return {port.number for port in request.need.ports} if request.need else set()
+def _doubt(process: Process, snapshot: Snapshot, request: SlateRequest, *, known: bool) -> str | None:
+    """Why an orphaned engine process is left alone nevertheless."""
+    if elsewhere := policy.serves_elsewhere(process, snapshot, request):
+        return f"serves port {min(elsewhere)}"
+    if not known:
+        return "known by the kernel's name for it alone"
+    return policy.why_not((process,), snapshot, request)
+
+
+def _compilers(snapshot: Snapshot, request: SlateRequest, spared: Container[int]) -> Iterator[Finding]:
+    """What was compiling for a server that is gone: it ends by itself, mostly, and could be anybody's."""
+    left = [
+        process
+        for process in snapshot.processes.values()
+        if process.pid not in spared
+        and orphans.compiler(process)
+        and _touchable(process, snapshot, request)
+        and orphans.why_orphan(process, snapshot.processes)
+        and policy.run_of(process, snapshot, request) is None
+    ]
+    if left:
+        names = ", ".join(dict.fromkeys(orphans.compiler(process) or "" for process in left))
+        oldest = duration(max(snapshot.ages_s.get(process.pid, 0.0) for process in left))
+        pids = " ".join(str(process.pid) for process in left)
+        told = (names, "their launcher is gone", oldest)
+        what = plural(len(left), "orphaned compiler")
+        remedy = f"if nobody needs them: kill {pids}"
+        yield Finding("process", what, Ownership.UNKNOWN, told, blocking=False, remedy=remedy)
+
+
+def _touchable(process: Process, snapshot: Snapshot, request: SlateRequest) -> bool:
+    """Whether it is worth a word at all: alive, of our user and namespace, not ourselves, not protected."""
+    if process.gone or process.pid in snapshot.lineage or process.namespace != snapshot.host.pid_namespace:
+        return False
+    return policy.permitted(process, snapshot, request) and not orphans.protected(process, request.profiles)
 
 
 def _left_by_other_runs(snapshot: Snapshot, request: SlateRequest, ending: frozenset[int]) -> Iterator[Finding]:
     """Other runs of which something runs on although nobody contains it any more: theirs to clean, ours to tell."""
     for record in snapshot.records:
-        if record.run == request.run or record.host != snapshot.host or at_work(record, snapshot, request):
+        if record.run == request.run or record.host != snapshot.host or policy.at_work(record, snapshot, request):
             continue
         left = [process.pid for process, _ in _marked(record, snapshot) if not process.gone]
         if alone := sorted(set(left) - ending - snapshot.lineage):

@@ -24,7 +24,8 @@ class SlateRequest:
 
     `need` is None when only leftovers of the run are of interest. `deadline_s` bounds everything together, in seconds;
     `cancelled` is asked between steps. `helpers` are pids of ours that are there for the coming launch: never touched.
-    `evict` says how far it may go, `evict_uids` whose processes root may treat as its own. `rules` are the leftovers
+    `evict` says how far it may go, `evict_uids` whose processes root may treat as its own, `consent` which processes
+    the user has agreed to see ended, whatever `evict` says. `rules` are the leftovers
     that are looked for beside this run's own, `env` is what their templates are filled in with: the environment that
     the server will see. `artefacts` are globs of the user's, `purge` words of caches to be moved aside, `packages` the
     directories of packages whose bytecode is looked at, `python` the interpreter that compiles it.
@@ -40,6 +41,7 @@ class SlateRequest:
     cancelled: Callable[[], bool] = lambda: False
     evict: Evict = Evict.STALE
     evict_uids: frozenset[int] = frozenset()
+    consent: frozenset[ProcessId] = frozenset()
     rules: LeftoverRules = field(default_factory=LeftoverRules)
     env: Mapping[str, str] = field(default_factory=dict)
     artefacts: tuple[str, ...] = ()
@@ -57,7 +59,7 @@ class Host:
     host_id: Callable[[], HostId] = procfs.host_id
     namespace: Callable[[int], int | None] = procfs.pid_namespace
     probe_port: Callable[[str, int], PortReading] = sockets.probe_port
-    listeners: Callable[[int], tuple[int, ...]] = sockets.listeners
+    listeners: Callable[[int, str], tuple[int, ...]] = sockets.listeners
     bound: Callable[[int], tuple[int, ...]] = sockets.bound
     gpus: Callable[[], Gpus] = nvml.read
     segments: Callable[[], tuple[Segment, ...]] = shm.segments

@@ -17,6 +17,7 @@ def to_json(result: SlateResult) -> dict[str, Any]:
         "obstacles": [_finding(finding) for finding in result.obstacles],
         "remarks": [_finding(finding) for finding in result.remarks],
         "checks": list(result.checks),
+        "preflight": [{"name": c.name, "level": c.level.value, "text": c.text, "fix": c.fix} for c in result.preflight],
     }
 
 
@@ -37,4 +38,5 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "evidence": list(finding.evidence),
         "action": type(finding.action).__name__ if finding.action else None,
         "remedy": finding.remedy,
+        "evict": finding.eviction.level.value if finding.eviction else None,
     }

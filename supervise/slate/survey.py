@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
-from supervise.host import procfs, shm, sockets, usage
-from supervise.model.litter import FileId, FoundFile, Litter
+from supervise.host import containers, gpudevices, procfs, sockets
+from supervise.model.litter import FileId
 from supervise.model.need import DeviceKind
-from supervise.model.process import Process, ProcessId
+from supervise.model.process import FIRST_PID_NAMESPACE, Process, ProcessId
 from supervise.model.slate import Gpus, GpuStatus, PortReading, PortState, Snapshot, SocketPath
-from supervise.slate import artefacts, bytecode, caches, endpoints, locks, orphans, segments, sessions, sysv
+from supervise.slate import devices, litter, orphans
 from supervise.slate.cgroups import Population
 from supervise.slate.request import Host, SlateRequest
 
@@ -32,6 +32,13 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
     known = _interesting(request, processes)
     processes.update({p.pid: replace(p, namespace=host.namespace(p.pid)) for p in known})
     need = request.need
+    ports = tuple(_port(host, port.host, port.number, processes) for port in need.ports) if need else ()
+    socket_path = _socket_path(need.uds, processes) if need and need.uds else None
+    gpus = host.gpus() if need and need.devices.kind is not DeviceKind.NONE else Gpus(GpuStatus.ABSENT)
+    holders = _holders(ports, socket_path, gpus)
+    if holders:
+        # To end one of them is to end what is above and below it: of all these it matters where they live.
+        processes.update({p.pid: replace(p, namespace=host.namespace(p.pid)) for p in processes.values()})
     here = [record for record in request.records if record.host == host.host_id()]
     own = [record for record in here if record.run == request.run]
     # Of all runs, since one may have been started inside another; but the usual launch has no record and reads nothing.
@@ -42,12 +49,12 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
         lineage=host.lineage() | request.helpers,
         processes=processes,
         records=request.records,
-        ports=tuple(_port(host, port.host, port.number, processes) for port in need.ports) if need else (),
-        gpus=host.gpus() if need and need.devices.kind is not DeviceKind.NONE else Gpus(GpuStatus.ABSENT),
-        litter=_litter(request, host),
+        ports=ports,
+        gpus=gpus,
+        litter=litter.survey(request, host),
         ages_s={p.pid: procfs.age_s(p.id.ticks) for p in processes.values()},
         serving=_serving(known),
-        socket_path=_socket_path(need.uds, processes) if need and need.uds else None,
+        socket_path=socket_path,
         directories=frozenset(
             r.runtime_dir for r in request.records if r.runtime_dir and os.path.lexists(r.runtime_dir)
         ),
@@ -55,19 +62,32 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
         writing=host.writers(processes.values(), [record.log for record in own if record.log]) if own else {},
         inside=population.inside,
         empty_cgroups=population.empty,
+        containers=containers.containers_of(holders),
+        gpu_files=gpudevices.openers() if devices.unexplained(gpus, need, namesakes=_namesakes(host)) else {},
     )
 
 
 def _interesting(request: SlateRequest, processes: dict[int, Process]) -> list[Process]:
-    """Processes with a marker or an engine's title: of these it matters where they live and what they serve."""
-    return [p for p in processes.values() if p.marker or orphans.engine(p, request.profiles)]
+    """Processes with a marker or an engine's name: of these it matters where they live and what they serve."""
+    return [p for p in processes.values() if p.marker or orphans.notable(p, request.profiles)]
+
+
+def _holders(ports: Iterable[PortReading], socket_path: SocketPath | None, gpus: Gpus) -> frozenset[int]:
+    """Pids of all who hold what the launch needs, or a GPU."""
+    bound = [*(holder for port in ports for holder in port.holders), *(socket_path.holders if socket_path else ())]
+    return frozenset(holder.pid for holder in bound) | {pid for device in gpus.devices for pid, _ in device.holders}
+
+
+def _namesakes(host: Host) -> bool:
+    """Whether the driver may speak of other namespaces' processes by numbers that mean others here."""
+    return host.host_id().pid_namespace != FIRST_PID_NAMESPACE
 
 
 def _port(host: Host, address: str, number: int, processes: dict[int, Process]) -> PortReading:
     reading = host.probe_port(address, number)
     if reading.state is not PortState.HELD:
         return reading
-    inodes = (*host.listeners(number), *host.bound(number))
+    inodes = (*host.listeners(number, address), *host.bound(number))
     return replace(reading, holders=sockets.holders(inodes, processes.values()))
 
 
@@ -78,35 +98,6 @@ def _serving(processes: Iterable[Process]) -> dict[int, tuple[int, ...]]:
         return {}
     table = sockets.listening_ports()
     return {pid: tuple(sorted({table[i] for i in inodes if i in table})) for pid, inodes in held.items()}
-
-
-def _litter(request: SlateRequest, host: Host) -> Litter:
-    """What lies about, with who uses it: all kinds share one look at every process."""
-    litter = Litter(
-        segments=segments.survey(request, host),
-        sysv=sysv.survey(request),
-        sockets=endpoints.survey(request),
-        locks=locks.survey(request),
-        artefacts=artefacts.survey(request),
-        bytecode=bytecode.survey(request),
-        caches=caches.survey(request),
-        sessions=sessions.survey(request),
-    )
-    found = (*litter.artefacts, *litter.bytecode, *(lock.found for lock in litter.locks))
-    paths = {f.file: f.path for f in found} | {s.file: f"{shm.DIRECTORY}/{s.name}" for s in litter.segments}
-    mine = all(segment.private and segment.uid == os.geteuid() for segment in litter.segments) and not found
-    used, known = usage.users(paths, private=mine)
-    return replace(
-        litter,
-        segments=tuple(replace(s, users=used.get(s.file, ()), users_known=known) for s in litter.segments),
-        locks=tuple(replace(lock, found=_used(lock.found, used, known=known)) for lock in litter.locks),
-        artefacts=tuple(_used(found, used, known=known) for found in litter.artefacts),
-        bytecode=tuple(_used(found, used, known=known) for found in litter.bytecode),
-    )
-
-
-def _used(found: FoundFile, used: Mapping[FileId, tuple[int, ...]], *, known: bool) -> FoundFile:
-    return replace(found, users=used.get(found.file, ()), users_known=known)
 
 
 def _socket_path(path: str, processes: dict[int, Process]) -> SocketPath | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,21 +12,26 @@ from supervise.model.slate import (
     Await,
     EndProcesses,
     Finding,
+    GpuReading,
     Gpus,
     GpuStatus,
+    MoveAside,
     Outcome,
     SlateResult,
     Snapshot,
     Verdict,
 )
-from supervise.slate import act
-from supervise.slate.gpus import needed
+from supervise.slate import act, artefacts
+from supervise.slate.devices import needed
+from supervise.slate.gpus import retold
 from supervise.slate.judge import judge
 from supervise.slate.request import Host, SlateRequest
 from supervise.slate.survey import survey
 from supervise.text import duration
 
 _LOOK_EVERY_S = 0.1
+# A driver is asked less often: each question costs it, and memory comes back in seconds.
+_ASK_EVERY_S = 0.25
 # Who uses a file may just be leaving; one that cannot be removed now will not be in a minute either.
 _FILE_TRIES = 3
 
@@ -46,15 +51,22 @@ def sweep(request: SlateRequest, host: Host | None = None) -> SlateResult:
     history = _History(host.clock())
     while True:
         snapshot = survey(request, host, frozenset(history.ended))
+        if not snapshot.litter.bytecode:
+            # The only kind of which a look takes longer than all else together; what is as it should be stays so.
+            request = replace(request, packages=())
         findings = judge(snapshot, request)
         due = history.due(findings)
-        repeated = history.note(findings, host.clock())
-        late = host.clock() - history.began >= request.deadline_s or request.cancelled()
-        if request.dry_run or not due or late:
-            return _result(request, snapshot, findings, history, host.clock(), late=late)
+        repeated = history.note(findings, snapshot.gpus, host.clock())
+        over = host.clock() - history.began >= request.deadline_s
+        if request.dry_run or not due or over or request.cancelled():
+            return _result(request, snapshot, findings, history, host.clock(), over=over)
         if repeated:
-            host.sleep(_LOOK_EVERY_S)
+            host.sleep(_pause_s(due))
         history.add(due, _act(due, host, history.began + request.deadline_s - host.clock()))
+
+
+def _pause_s(due: Sequence[Finding]) -> float:
+    return _ASK_EVERY_S if any(finding.kind == "gpu" for finding in due) else _LOOK_EVERY_S
 
 
 class _History:
@@ -65,6 +77,7 @@ class _History:
         self.seen: dict[tuple[str, str], tuple[Finding, float]] = {}
         self.gone: dict[tuple[str, str], float] = {}
         self.ended: set[ProcessId] = set()
+        self.memory: dict[tuple[str, str], list[GpuReading]] = defaultdict(list)
         self._tried: Counter[tuple[str, str]] = Counter()
         self._extra: list[Outcome] = []
 
@@ -73,7 +86,8 @@ class _History:
         self._tried.update(finding.key for finding in done)
         self._extra.extend(outcomes)
         for finding in done:
-            if isinstance(finding.action, EndProcesses):
+            # Whoever ends them, what they held may return late.
+            if isinstance(finding.action, EndProcesses | Await):
                 self.ended.update(finding.action.targets)
 
     def due(self, findings: Sequence[Finding]) -> list[Finding]:
@@ -91,13 +105,19 @@ class _History:
                 return True
         return self._tried[finding.key] < _FILE_TRIES
 
-    def note(self, findings: Sequence[Finding], now: float) -> bool:
+    def note(self, findings: Sequence[Finding], gpus: Gpus, now: float) -> bool:
         """Add a reading; True if it brings nothing new, so that acting again at once would be a busy loop."""
         present = {finding.key: finding for finding in findings if finding.action is not None}
         fresh = [key for key in present if key not in self.seen]
         for key in fresh:
             self.seen[key] = (present[key], now)
-        for key in self.seen.keys() - present.keys():
+        for device in gpus.devices:
+            key = ("gpu", device.label)
+            if key in self.seen and key not in self.gone and not device.error:
+                self.memory[key].append(device)
+        # What can no longer be waited for but still blocks has not gone.
+        blocking = {finding.key for finding in findings if finding.blocking}
+        for key in self.seen.keys() - present.keys() - blocking:
             self.gone.setdefault(key, now)
         return not fresh
 
@@ -105,7 +125,7 @@ class _History:
         """Each finding with what became of it."""
         found = (
             Outcome(
-                finding,
+                retold(finding, self.memory[key]),
                 Verdict.GONE if key in self.gone else Verdict.REMAINS,
                 _did(finding, dry_run=dry_run, gone=key in self.gone),
                 self.gone.get(key, now) - since,
@@ -131,9 +151,10 @@ def _result(
     history: _History,
     now: float,
     *,
-    late: bool,
+    over: bool,
 ) -> SlateResult:
-    idle = [_obstacle(finding, history, now, late=late) for finding in findings]
+    late = over or request.cancelled()
+    idle = [_obstacle(finding, history, now, over=over) if late else finding for finding in findings]
     idle = [finding for finding in idle if finding.action is None]
     result = SlateResult(
         run=request.run,
@@ -147,23 +168,24 @@ def _result(
     return replace(result, checks=_checks(request, snapshot)) if result.clean else result
 
 
-def _obstacle(finding: Finding, history: _History, now: float, *, late: bool) -> Finding:
+def _obstacle(finding: Finding, history: _History, now: float, *, over: bool) -> Finding:
     """What was acted upon or awaited in vain stands in the way like any other obstacle."""
-    if not late or finding.action is None:
+    if finding.action is None:
         return finding
     waited = duration(now - history.seen[finding.key][1])
-    return replace(finding, action=None, evidence=(*finding.evidence, f"still there after {waited}"))
+    told = retold(finding, history.memory[finding.key], over=over)
+    # What is advised for after the wait may be wrong in the middle of it.
+    remedy = told.remedy if over or not isinstance(finding.action, Await) else "start again, to wait for it"
+    return replace(told, action=None, evidence=(*told.evidence, f"still there after {waited}"), remedy=remedy)
 
 
 def _did(finding: Finding, *, dry_run: bool, gone: bool) -> str:
     if isinstance(finding.action, Await):
         return "awaited"
-    ends = isinstance(finding.action, EndProcesses)
-    if dry_run:
-        return "would end" if ends else "would remove"
-    if ends:
-        return "ended" if gone else "killed"
-    return "removed"
+    now, done = {EndProcesses: ("end", "ended" if gone else "killed"), MoveAside: ("move", "moved")}.get(
+        type(finding.action), ("remove", "removed")
+    )
+    return f"would {now}" if dry_run else done
 
 
 def _checks(request: SlateRequest, snapshot: Snapshot) -> tuple[str, ...]:
@@ -172,14 +194,14 @@ def _checks(request: SlateRequest, snapshot: Snapshot) -> tuple[str, ...]:
     need = request.need
     if need is not None and need.devices.kind is not DeviceKind.NONE:
         told.append(_gpu_check(need, snapshot.gpus))
-    return (*told, "no process of this run")
+    return (*told, "no process of this run", *artefacts.check(snapshot, request))
 
 
 def _gpu_check(need: Need, gpus: Gpus) -> str:
     if gpus.status is GpuStatus.ABSENT:
         return "no NVIDIA driver here"
     devices, _ = needed(need.devices, gpus.devices)
-    names = ",".join(str(device.index) for device in devices) or "-"
+    names = ",".join(device.label.removeprefix("GPU ") for device in devices) or "-"
     if any(not device.total for device in devices):
         return f"GPU {names} shares the host's memory, not checked"
     checked = need.memory_fraction and need.memory_rule is MemoryRule.OF_TOTAL

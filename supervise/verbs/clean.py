@@ -6,15 +6,16 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from supervise.attempts.store import Run, Store
 from supervise.group.ending import Deadlines
 from supervise.model.exits import Exit
 from supervise.model.slate import SlateResult
-from supervise.profiles.load import load_all
 from supervise.report.console import Console, for_stream
 from supervise.runner import clearing, plan
 from supervise.runner.holder import living, take_lock
+from supervise.runner.packages import examine
 from supervise.runner.plan import Options
 from supervise.runner.slate import settle
 from supervise.slate import SlateRequest, sweep, to_json
@@ -40,12 +41,16 @@ def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: b
     """
     console = for_stream()
     known = store()
+    if packages and not command:
+        say("supervise clean: --packages needs the command line of the server, to know whose packages")
+        return Exit.USAGE
     if command:
         planned = plan.make(command, os.environ, options)
         for note in planned.need.notes:
             console.line("note", note)
         request = clearing.for_launch(planned, known.records(), dry_run=dry_run)
-        results = [_clean_run(known.run(planned.need.run), request, console)]
+        result = _clean_run(known.run(planned.need.run), request, console)
+        results = [_with_packages(result, planned, known) if packages and result else result]
     else:
         if options.name is not None and choose(options.name, live_only=False) is None:
             return Exit.USAGE
@@ -59,9 +64,16 @@ def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: b
     return Exit.OK if len(told) == len(results) and all(result.clean for result in told) else Exit.SLATE
 
 
+def _with_packages(result: SlateResult, planned: plan.Plan, known: Store) -> SlateResult:
+    """Every file of the engine's packages, too, however large."""
+    findings, checks = examine(planned, known, thorough=True)
+    return replace(result, remarks=(*result.remarks, *findings), checks=(*result.checks, *checks))
+
+
 def _clean_all(known: Store, options: Options, console: Console, *, dry_run: bool) -> list[SlateResult | None]:
     """Every run that is not live, and then, unless one run was named, what any engine has left on this host."""
-    profiles = load_all().values()
+    by_name, options = plan.profiles(options, os.environ)
+    profiles = by_name.values()
     results = []
     for run in _idle(known, options.name):
         request = clearing.for_run(run.name, profiles, options, known.records(), dry_run=dry_run)

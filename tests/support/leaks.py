@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from supervise.host import kernel, procfs, shm, signals
+from supervise.host import kernel, procfs, shm, signals, usage
 from supervise.model.litter import FileId
 from supervise.model.process import Process, ProcessId
 from tests.support import readable
@@ -89,9 +89,10 @@ def _abandoned(before: set[FileId]) -> Callable[[], set[str]]:
     """New segments that nobody uses: those in use belong to other programs, ours have ended by then."""
 
     def abandoned() -> set[str]:
-        new = _segments() - before
-        used, _ = shm.users(new)
-        return {segment.name for segment in shm.segments() if segment.file in new - used.keys()}
+        fresh = _segments() - before
+        new = {s.file: f"{shm.DIRECTORY}/{s.name}" for s in shm.segments() if s.file in fresh}
+        used, _ = usage.users(new)
+        return {os.path.basename(path) for file, path in new.items() if file not in used}
 
     return abandoned
 

@@ -6,7 +6,7 @@ the reaper `init pid` and then `ready`. Standard library only.
 
 A SPEC: `role`; `title` (its only argument, as setproctitle does it); `env`, added, False clears it; `ignore_term`;
 `bind` and `listen`, TCP ports; `map`, names in /dev/shm; `child`, the SPEC of a child;
-`stays`: its launcher stays.
+`stays`: its launcher stays; `exec`: the arguments of another program that it becomes, with `log` as its output.
 """
 
 from __future__ import annotations
@@ -67,6 +67,13 @@ def start(spec: Spec, path: str, held: int) -> NoReturn:
     """Exec, so that /proc/PID/environ shows what the SPEC says; `held` closes once it is what it is to be."""
     os.set_inheritable(held, True)
     env = {} if spec.get("env") is False else os.environ | spec.get("env", {})
+    if command := spec.get("exec"):
+        log = os.open(spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.set_inheritable(held, False)
+        say(path, f"{spec['role']} {os.getpid()}\n")
+        os.execve(command[0], command, env)
     argv = [sys.executable, "-I", "-S", os.path.abspath(__file__), "--be", path, json.dumps(spec), str(held)]
     os.execve(sys.executable, argv, env)
 

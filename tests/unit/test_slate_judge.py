@@ -96,7 +96,7 @@ DECOYS = [
     replace(process(23, "VLLM::EngineCore"), namespace=4026539999),
     replace(process(24, "VLLM::EngineCore"), namespace=None),
     replace(process(25, "VLLM::EngineCore"), state="Z"),
-    replace(process(26, "VLLM::EngineCore"), argv=None),
+    replace(process(26, "VLLM::EngineCore", ppid=15), argv=None),
     process(27, "someone's", marker=Marker("vllm-8000", 6, "an id that we have no record of")),
     process(28, "other", marker=Marker("vllm-9999", 1, "other")),
 ]
@@ -206,7 +206,7 @@ def test_a_port_held_by_a_live_run_names_the_run():
     lively = record(2, run="b", marker_id="idb", supervisor=ProcessId(95, 950))
     finding = only(snapshot(other, process(95, "supervise"), ports=(held(other),), records=(lively,)))
     assert (finding.ownership, finding.action) == (Ownership.LIVE, None)
-    assert finding.remedy == "supervise stop b, or choose another port than 8000"
+    assert finding.remedy == "supervise stop b; or choose another port than 8000"
 
 
 def gpu(index: int, free: float, *holders: tuple[int, int | None]) -> GpuReading:
@@ -249,7 +249,7 @@ def test_memory_of_an_orphan_that_is_being_ended_is_awaited():
         ({"kind": DeviceKind.LISTED, "ids": ("1",)}, ["GPU 1"]),
         ({"kind": DeviceKind.LISTED, "ids": ("GPU-1",)}, ["GPU 1"]),
         ({"kind": DeviceKind.LISTED, "ids": ("7",)}, ["GPU 7"]),
-        ({"kind": DeviceKind.LISTED, "ids": ("MIG-x",)}, []),
+        ({"kind": DeviceKind.LISTED, "ids": ("MIG-x",)}, ["MIG-x"]),
         ({"kind": DeviceKind.NONE}, []),
         ({"kind": DeviceKind.ALL, "count": 1}, []),
         ({"kind": DeviceKind.ALL}, ["GPU 1"]),
@@ -269,14 +269,6 @@ def test_gpus_that_cannot_be_read_are_an_obstacle_unless_none_is_wanted():
 
 def segment(**more) -> Segment:
     return replace(Segment("psm_1", FileId(1, 2), 1, 1000, 5.0), **more)
-
-
-def test_segments():
-    removal = Remove("/dev/shm/psm_1", FileId(1, 2), FileType.REGULAR, 1000)
-    assert only(snapshot(litter=Litter(segments=(segment(),)))).action == removal
-    assert judge(snapshot(litter=Litter(segments=(segment(users=(9,)),))), REQUEST) == ()
-    assert only(snapshot(litter=Litter(segments=(segment(uid=0),)))).action is None
-    assert only(snapshot(litter=Litter(segments=(segment(users_known=False),)))).action is None
 
 
 def test_a_stale_socket_is_removed_only_if_it_is_ours():
