@@ -11,6 +11,7 @@ import pytest
 from tests.support import launcher, leaks, readable
 from tests.support.family import Family
 from tests.support.launcher import NOBODY, Supervise
+from tests.support.session import Session
 
 leaks.become_reaper()
 
@@ -60,6 +61,14 @@ def supervise(short_dir: Path) -> Iterator[Supervise]:
     launched = Supervise(short_dir)
     yield launched
     launched.close()
+
+
+@pytest.fixture
+def screen(supervise: Supervise) -> Iterator[Session]:
+    """A terminal for it."""
+    made = Session(supervise)
+    yield made
+    made.close()
 
 
 @pytest.fixture

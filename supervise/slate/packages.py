@@ -30,7 +30,8 @@ class Package:
 
     Paths are relative to `site`, the directory that it is imported from. `by_size` counts the large files of which only
     the size was compared, `unread` are those that could not be. `checkout` is there instead where it is imported from
-    a directory of sources; `unknown` is a phrase that says why there is no comparison at all.
+    a directory of sources; `unknown` is a phrase that says why there is no comparison at all, `absent` if it is just
+    not installed there.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Package:
     by_size: int = 0
     checkout: GitState | None = None
     unknown: str = ""
+    absent: bool = False
 
     @property
     def title(self) -> str:
@@ -73,10 +75,12 @@ def examine(
 
     Returns:
         Remarks, and sentences about what is as it should be; blocking: tens of milliseconds when all was seen before,
-        at most 20 s for each package, ten minutes if thorough.
+        at most 20 s for each package, ten minutes if thorough. Only then it is said that one is not installed: a
+        command that is merely called like an engine is nothing to remark upon at every launch.
     """
     python, why = interpreter.find(program, env, before=before)
-    found = [_look(name, python, why, cache_file, thorough=thorough) for name in packages]
+    looked = [_look(name, python, why, cache_file, thorough=thorough) for name in packages]
+    found = [package for package in looked if thorough or not package.absent]
     executable = python.executable if python else "python"
     findings = tuple(finding for package in found for finding in judge(package, executable))
     return findings, tuple(sentence for package in found if (sentence := check(package)))
@@ -191,7 +195,7 @@ def _without_metadata(name: str, python: Interpreter) -> Package:
     for directory in python.site:
         if os.path.exists(os.path.join(directory, name, "__init__.py")):
             return _checkout(Package(name), directory, name)
-    return Package(name, unknown=f"not installed for {python.executable}")
+    return Package(name, unknown=f"not installed for {python.executable}", absent=True)
 
 
 def _checkout(package: Package, directory: str, below: str = ".") -> Package:

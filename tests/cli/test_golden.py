@@ -85,6 +85,14 @@ def test_no_word_at_all_is_help(supervise: Supervise) -> None:
     assert (bare.stdout, bare.popen.returncode) == (short.stdout, 0) == (long.stdout, 0)
 
 
+def test_clean_looks_at_the_host_where_there_is_no_run(supervise: Supervise) -> None:
+    """What else it says depends on what others have left here."""
+    assert "slate    (host): " in supervise.run("clean", "--dry-run").stderr
+    runs = json.loads(supervise.run("clean", "--dry-run", "--json").stdout)["runs"]
+    assert [run["run"] for run in runs] == ["(host)"]
+    assert supervise.runs() == []
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -96,8 +104,6 @@ def test_no_word_at_all_is_help(supervise: Supervise) -> None:
         ("logs-unknown-run", ["logs", "nope"]),
         ("stop-nothing", ["stop"]),
         ("stop-unknown-run", ["stop", "nope"]),
-        ("clean-nothing", ["clean"]),
-        ("clean-nothing-json", ["clean", "--json"]),
         ("profiles", ["profiles"]),
         ("profiles-vllm", ["profiles", "vllm"]),
         ("profiles-unknown", ["profiles", "nope"]),
