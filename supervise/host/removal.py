@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from supervise.host import socketfiles, usage
+from supervise.host import lease, socketfiles, usage
 from supervise.model.litter import FileId, FileType
 from supervise.model.slate import Verdict
 
@@ -57,13 +57,20 @@ def _remove(directory: int, path: str, file: FileId, type_: FileType, uid: int) 
     # Nothing that engines leave behind has two names; a link that somebody has made to another file has.
     if state.st_nlink != 1:
         return Verdict.REMAINS
-    used = _used(directory, path, file, state)
-    if used is not False:
-        return Verdict.REMAINS if used else Verdict.UNKNOWN
-    # To find out who uses it takes milliseconds, enough for somebody to put another file in its place.
-    if _identity(os.stat(name, dir_fd=directory, follow_symlinks=False)) != file:
-        return Verdict.GONE
-    os.unlink(name, dir_fd=directory)
+    seen = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        if _identity(os.fstat(seen)) != file:
+            return Verdict.GONE
+        # Nobody can open it between the answer and the end of its name: that takes until the lease is given back.
+        with lease.leased(seen) as free:
+            used = not free if free is not None else _used(directory, path, file, state)
+            if used is not False:
+                return Verdict.REMAINS if used else Verdict.UNKNOWN
+            if _identity(os.stat(name, dir_fd=directory, follow_symlinks=False)) != file:
+                return Verdict.GONE
+            os.unlink(name, dir_fd=directory)
+    finally:
+        os.close(seen)
     return Verdict.GONE
 
 
@@ -150,7 +157,7 @@ def _identity(state: os.stat_result) -> FileId:
 
 
 def _used(directory: int, path: str, file: FileId, state: os.stat_result) -> bool | None:
-    """None if it cannot be told."""
+    """Where a lease does not tell; None if nothing else does."""
     if stat.S_ISSOCK(state.st_mode):
         return socketfiles.in_use(directory, os.path.basename(path), file, path, socketfiles.listed())
     # Whoever may not write it loses nothing with its name: what he has open stays what it is.

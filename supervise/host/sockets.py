@@ -195,5 +195,9 @@ def _unix_table() -> Iterable[tuple[int, int, str]]:
         rows = file.readlines()[1:]
     for row in rows:
         fields = row.rstrip("\n").split(maxsplit=7)
-        if len(fields) == 8:
-            yield int(fields[3], 16), int(fields[6]), fields[7]
+        try:
+            if len(fields) == 8:
+                yield int(fields[3], 16), int(fields[6]), fields[7]
+        except ValueError:
+            # The rest of a name with a line break in it.
+            continue

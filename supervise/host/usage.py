@@ -100,7 +100,7 @@ def _free(path: str, file: FileId) -> bool | None:
     """Whether the kernel says that nobody has this very file open; None if it does not say."""
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):
         return None
     try:
         state = os.fstat(fd)

@@ -27,7 +27,7 @@ _WITHIN_S = 1.0
 # At a time: what is beyond is found by the next reading, and between readings the deadline is looked at.
 _MOST = 1000
 # Whoever makes one binds it at once; but a file may appear in its directory before we know its owner.
-_YOUNG_S = 10.0
+_YOUNG_S = 2.0
 
 
 def survey(request: SlateRequest) -> tuple[FoundFile, ...]:

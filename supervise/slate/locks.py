@@ -17,6 +17,7 @@ from typing import NamedTuple
 from supervise.host import globbing, lockfiles, mounts, procfs, usage
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, FoundFile, LockKind, LockReading
+from supervise.model.process import FIRST_PID_NAMESPACE
 from supervise.model.slate import Finding, Ownership, Remove, Snapshot
 from supervise.profiles.leftovers import expand
 from supervise.slate.request import SlateRequest
@@ -36,7 +37,6 @@ _MOST_NAMED = 8
 _OWNER = re.compile(r"(?P<pid>[0-9]{1,10})\n(?P<host>[!-~]+)\n(?:[0-9]+\n)?")
 _MARKER = re.compile(r"filelock/2\n(?:[a-z]+=[!-~]+\n)+")
 _MARKER_MODES = ("exclusive", "lease")
-_INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 
 
 class Owner(NamedTuple):
@@ -151,7 +151,7 @@ def _host() -> str:
     bare name in a container may be anybody's.
     """
     namespace = procfs.host_id().pid_namespace
-    return os.uname().nodename + ("" if namespace == _INITIAL_PID_NAMESPACE else f"?pidns-{namespace:x}")
+    return os.uname().nodename + ("" if namespace == FIRST_PID_NAMESPACE else f"?pidns-{namespace:x}")
 
 
 def _why_not(lock: LockReading, snapshot: Snapshot, request: SlateRequest) -> tuple[Ownership, str, str] | None:

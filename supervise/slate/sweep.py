@@ -139,7 +139,10 @@ def _act(findings: Sequence[Finding], host: Host, within_s: float) -> Sequence[O
     """Processes first: what they hold, and the names they leave, can only be dealt with afterwards."""
     if ending := [finding for finding in findings if isinstance(finding.action, EndProcesses)]:
         return act.end_processes(ending, host, within_s)
+    until = host.clock() + within_s
     for finding in findings:
+        if host.clock() >= until:
+            break
         act.remove(finding)
     return ()
 

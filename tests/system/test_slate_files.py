@@ -21,6 +21,7 @@ import pytest
 from supervise.host import mounts, procfs, removal, socketfiles
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType
+from supervise.model.process import FIRST_PID_NAMESPACE
 from supervise.model.rules import LeftoverRules
 from supervise.model.slate import Finding, SlateResult, Verdict
 from supervise.slate import endpoints, locks
@@ -263,6 +264,7 @@ class TestBatons:
 
     def test_it_refuses_the_launch_if_it_cannot_be_removed(self, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("supervise.host.removal._used", lambda *_: None)
+        monkeypatch.setattr("supervise.host.lease._filesystem", lambda _: b"nfs4")
         baton(tmp / "ext/op/lock")
         result = sweep(request(tmp))
         assert not result.clean
@@ -331,13 +333,13 @@ class TestSoftLocks:
         lock(hub / "empty.lock")
         lock(hub / "unfinished.lock", f"{DEAD_PID}\n{HOST}")
         dead = {f"hub/.locks/models--m/{name}.lock" for name in ("dead", "dead-new", "dead-2")}
-        if procfs.host_id().pid_namespace != locks._INITIAL_PID_NAMESPACE:
+        if procfs.host_id().pid_namespace != FIRST_PID_NAMESPACE:
             pytest.skip("in a container, a bare host name may be anybody's")
         assert gone(tmp) == dead
         assert remarks(tmp) == {}
 
     def test_of_our_own_container(self, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(locks, "_INITIAL_PID_NAMESPACE", 1)
+        monkeypatch.setattr(locks, "FIRST_PID_NAMESPACE", 1)
         namespace = procfs.host_id().pid_namespace
         lock(tmp / "hub/.locks/ours.lock", f"{DEAD_PID}\n{HOST}?pidns-{namespace:x}\n")
         lock(tmp / "hub/.locks/bare.lock", f"{DEAD_PID}\n{HOST}\n")
@@ -449,7 +451,7 @@ def test_an_ordinary_user_gets_rid_of_his_own_although_he_cannot_read_everybody(
         unbound(tmp / NAME)
         baton(tmp / "ext/op/lock")
         namespace = procfs.host_id().pid_namespace
-        suffix = "" if namespace == locks._INITIAL_PID_NAMESPACE else f"?pidns-{namespace:x}"
+        suffix = "" if namespace == FIRST_PID_NAMESPACE else f"?pidns-{namespace:x}"
         lock(tmp / "hub/.locks/a.lock", f"{DEAD_PID}\n{HOST}{suffix}\n")
         assert procfs.opened_by(reading.pid) is None
         assert gone(tmp) == {NAME, "ext/op/lock", "hub/.locks/a.lock"}

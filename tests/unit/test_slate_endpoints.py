@@ -52,7 +52,7 @@ def test_one_whose_process_is_gone_is_removed(state: str | None) -> None:
 
 
 def test_a_young_one_is_left_alone_without_a_word() -> None:
-    assert judged(replace(STALE, age_s=9.0)) == []
+    assert judged(replace(STALE, age_s=1.0)) == []
 
 
 @pytest.mark.parametrize(
