@@ -9,7 +9,10 @@ import tomllib
 import pytest
 
 from supervise.cli import VERBS
+from supervise.model.evict import Evict
 from supervise.model.exits import Exit
+from supervise.preflight import NAMES
+from supervise.profiles.settings import parse_settings
 from tests.support.launcher import Supervise
 from tests.support.readable import ROOT
 
@@ -77,6 +80,25 @@ def _used() -> set[Exit]:
     trees = [ast.parse(path.read_text()) for path in (ROOT / "supervise").rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     return {Exit[node.attr] for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "Exit"}
+
+
+def test_the_levels_of_eviction() -> None:
+    table = section("Use").split("| `--evict` |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [level.value for level in Evict]
+
+
+def test_the_checks_of_the_preflight() -> None:
+    text = section("Use").split("### What is checked before anything is touched\n")[1].split("What is\ncertain")[0]
+    told = re.findall(r"`(\w+)`", text.split("What is certain")[0])
+    assert set(told) == set(NAMES)
+
+
+def test_the_settings_are_understood() -> None:
+    (text,) = re.findall(r"```toml\n(.+?)```", section("Use"), re.DOTALL)
+    settings = parse_settings(text.encode(), "config.toml", {})
+    assert settings.artefacts == ("/tmp/*_debug_*.pt",)
+    assert settings.evict is Evict.OWN
+    assert [pattern.pattern for pattern in settings.protected] == ["my-weight-server"]
 
 
 def test_the_unit_file_line() -> None:
