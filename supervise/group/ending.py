@@ -21,6 +21,8 @@ from supervise.model.process import Process, ProcessId
 # A vLLM that initialises its engine swallows one SIGTERM and goes on loading: it has to be told again.
 _REPEAT_S = 2.0
 _SETTLE_S = 1.0
+# Most of those who are told go within milliseconds.
+_LOOK_FIRST_S = 0.01
 _EVIDENCE_S = 12.0
 _SENT_KEPT = 256
 # Where a zombie stays that somebody else must reap (a tracer, say) there is no other proof than to see nobody alive
@@ -163,6 +165,7 @@ class Ending:
             for member in self._members.living():
                 self._ask(member.id)
             self._repeat_at = now + _REPEAT_S
+            return _LOOK_FIRST_S
         return 0.05
 
     def _step_evidence(self, now: float) -> float | None:

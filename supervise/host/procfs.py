@@ -153,6 +153,14 @@ def age_s(ticks: int) -> float:
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 
 
+def ignores(pid: int, signum: int) -> bool:
+    """Whether a process ignores a signal (proc(5), SigIgn of status); False if that cannot be read."""
+    for line in (_slurp(f"/proc/{pid}/status") or b"").splitlines():
+        if line.startswith(b"SigIgn:"):
+            return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
+    return False
+
+
 def opened_by(pid: int) -> list[str] | None:
     """What the descriptors of a process point to (proc(5), fd), None if they may not be read."""
     targets = []

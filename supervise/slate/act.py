@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from supervise.group.ending import Deadlines, Ending, is_resource_tracker, run
 from supervise.group.leftovers import Leftovers
@@ -26,21 +28,30 @@ from supervise.slate import cgroups
 from supervise.slate.request import Host
 
 
-def end_processes(findings: Iterable[Finding], host: Host, within_s: float) -> list[Outcome]:
+def end_processes(findings: Iterable[Finding], seen: dict[int, Process], host: Host, within_s: float) -> list[Outcome]:
     """End all stale processes together, with their descendants, by the one stop path; then the segments they leave.
 
     Args:
         findings: those with an EndProcesses action count.
+        seen: all processes of the reading that they are from.
         host: clock and sleep.
         within_s: how long it may take, in seconds; there is a little time for each step in any case.
 
     Returns:
         What became of the segments that they alone used; blocking.
     """
-    doomed = _Doomed(t for f in findings if isinstance(f.action, EndProcesses) for t in f.action.targets)
+    targets = [t for f in findings if isinstance(f.action, EndProcesses) for t in f.action.targets]
+    if not targets:
+        return []
+    doomed = _Doomed(targets, seen)
     leftovers = Leftovers(frozenset())
-    ending = Ending(doomed, None, Deadlines.for_stale(within_s), before_kill=leftovers.note)
-    leftovers.note(doomed.living())
+    living = doomed.known()
+    deadlines = Deadlines.for_stale(within_s)
+    if all(procfs.ignores(process.pid, signal.SIGTERM) for process in living):
+        # They were deaf before they were told: nothing is worth waiting for.
+        deadlines = replace(deadlines, term_s=0.0)
+    ending = Ending(doomed, None, deadlines, before_kill=leftovers.note)
+    leftovers.note(living)
     run(ending, host.clock, host.sleep)
     if ending.survivors:
         return []
@@ -72,8 +83,9 @@ def remove(finding: Finding) -> None:
 class _Doomed(Members):
     """The targets and everything that was ever seen below them: a child whose parent dies first is not lost."""
 
-    def __init__(self, targets: Iterable[ProcessId]) -> None:
+    def __init__(self, targets: Iterable[ProcessId], seen: dict[int, Process]) -> None:
         self._known = set(targets)
+        self._note_below(seen)
 
     def hold_still(self) -> bool:
         """No subreaper of ours is above them: the child of one that is killed would be lost among those of init."""
@@ -81,16 +93,24 @@ class _Doomed(Members):
         return True
 
     def living(self) -> list[Process]:
-        """Those of them that still run."""
-        processes = procfs.scan(cmdline=False, environ=False)
+        """Those of them that still run, and those below them."""
+        self._note_below(procfs.scan(cmdline=False, environ=False))
+        return self.known()
+
+    def empty(self) -> bool:
+        """Below those that are gone, nobody could be found any more."""
+        return not self.known()
+
+    def known(self) -> list[Process]:
+        """Those of them that still run, with their command lines: the resource tracker is told by it."""
+        fresh = (procfs.read(target.pid, environ=False) for target in self._known)
+        return [process for process in fresh if process and process.id in self._known and not process.gone]
+
+    def _note_below(self, processes: dict[int, Process]) -> None:
         lineage = procfs.lineage()
         for target in [target for target in self._known if _is_there(target, processes)]:
             below = procfs.descendants(processes, target.pid)
             self._known.update(child.id for child in below if child.pid not in lineage)
-        # With their command lines: the resource tracker is told by it.
-        there = [target for target in self._known if _is_there(target, processes)]
-        fresh = (procfs.read(target.pid, environ=False) for target in there)
-        return [process for process in fresh if process and process.id in self._known and not process.gone]
 
 
 def _is_there(target: ProcessId, processes: Mapping[int, Process]) -> bool:

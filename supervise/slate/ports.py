@@ -19,7 +19,8 @@ def judge(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding]) 
     for reading in snapshot.ports:
         name = f"port {reading.number}"
         if reading.state is PortState.UNKNOWN:
-            remedy = f"choose an address of this host, and a port that you may bind, instead of {reading.host or '*'}:{reading.number}"
+            address = f"{reading.host or '*'}:{reading.number}"
+            remedy = f"choose an address of this host, and a port that you may bind, instead of {address}"
             yield Finding("port", name, Ownership.UNKNOWN, (reading.error,), remedy=remedy)
         elif reading.state is PortState.HELD:
             holders = [snapshot.processes[h.pid] for h in reading.holders if h.pid in snapshot.processes]

@@ -26,9 +26,10 @@ from supervise.slate import processes
 from supervise.slate.request import Host, SlateRequest
 from supervise.text import duration
 
-# Somebody may just be creating it: shm_open(3), ftruncate(2) and mmap(2) are three calls, and between fork and the
-# first use of a segment that is passed on by name lies the start of a Python interpreter.
+# Somebody may just be handing it on: between fork and the first use of a segment that is passed on by name lies the
+# start of a Python interpreter. What names its owner is in use from the first moment to the last, or left over.
 SETTLED_S = 10.0
+_SETTLED_NAMED_S = 1.0
 # How far apart one moment may be told by a file's time stamp (of whole seconds in System V tables) and by ticks.
 _CLOCKS_S = 2.0
 
@@ -182,7 +183,9 @@ def _ours(segment: Segment, snapshot: Snapshot) -> Finding:
 def _lot(segment: Segment, snapshot: Snapshot, request: SlateRequest) -> _Lot | None:
     """Where an unused segment that nobody of ours wrote down belongs; None if it is left alone."""
     named = _match(segment.name, request.rules.segments)
-    if segment.age_s < SETTLED_S or not (named or _match(segment.name, request.rules.anonymous)):
+    if segment.age_s < (_SETTLED_NAMED_S if named else SETTLED_S):
+        return None
+    if not (named or _match(segment.name, request.rules.anonymous)):
         return None
     if segment.uid != snapshot.uid:
         return _Lot.FOREIGN

@@ -62,7 +62,7 @@ def sweep(request: SlateRequest, host: Host | None = None) -> SlateResult:
             return _result(request, snapshot, findings, history, host.clock(), over=over)
         if repeated:
             host.sleep(_pause_s(due))
-        history.add(due, _act(due, host, history.began + request.deadline_s - host.clock()))
+        history.add(due, _act(due, snapshot, host, history.began + request.deadline_s - host.clock()))
 
 
 def _pause_s(due: Sequence[Finding]) -> float:
@@ -135,16 +135,15 @@ class _History:
         return (*found, *self._extra)
 
 
-def _act(findings: Sequence[Finding], host: Host, within_s: float) -> Sequence[Outcome]:
-    """Processes first: what they hold, and the names they leave, can only be dealt with afterwards."""
-    if ending := [finding for finding in findings if isinstance(finding.action, EndProcesses)]:
-        return act.end_processes(ending, host, within_s)
+def _act(findings: Sequence[Finding], seen: Snapshot, host: Host, within_s: float) -> Sequence[Outcome]:
+    """Processes first: what they hold can only be dealt with afterwards, at once or after the next look."""
     until = host.clock() + within_s
+    outcomes = act.end_processes(findings, seen.processes, host, within_s)
     for finding in findings:
         if host.clock() >= until:
             break
         act.remove(finding)
-    return ()
+    return outcomes
 
 
 def _result(

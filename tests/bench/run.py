@@ -1,14 +1,16 @@
 """What `supervise` costs, beside its peers and a plain redirect: medians of interleaved runs, in tables.
 
-    python tests/bench/run.py [--quick] [launch] [idle] [log] [stopped] [ends]
+    python tests/bench/run.py [--quick] [launch] [idle] [log] [stopped] [ends] [relaunch] [slate]
 
 honcho and supervisord come from $BENCH_PEERS, a virtual environment that has them; without it one is made for the run.
 For `ends` there are more of them, looked for there and on PATH: tini, dumb-init, supervisord, circusd, honcho.
+`relaunch` and `slate` run in namespaces of their own, since pkill and fuser look at the whole host.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import statistics
 import sys
@@ -19,12 +21,13 @@ from typing import TypeVar
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.bench import enders, measures  # noqa: E402 - a script finds its own directory only
+from tests.bench import enders, measures, relaunch, slate  # noqa: E402 - a script finds its own directory only
 from tests.bench.ends import End, Ends, Sampler, Shape  # noqa: E402
 from tests.bench.managers import DIRECT, RECIPE, SUPERVISE, Manager, peers  # noqa: E402
+from tests.support import zoo_alone  # noqa: E402
 
 T = TypeVar("T")
-PARTS = ("launch", "idle", "log", "stopped", "ends")
+PARTS = ("launch", "idle", "log", "stopped", "ends", "relaunch", "slate")
 _MIB = 2**20
 
 
@@ -33,9 +36,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended all the same
     parts = options.parts or PARTS
     with tempfile.TemporaryDirectory(prefix="sv-bench-peers-") as directory:
-        others = peers(Path(directory)) if set(parts) != {"ends"} else []
+        others = peers(Path(directory)) if set(parts) - {"ends", "relaunch", "slate"} else []
+        measured = {"launch": launch, "idle": idle, "log": log, "stopped": stopped, "ends": ends}
+        measured |= {"relaunch": relaunched, "slate": slates}
         for part in parts:
-            {"launch": launch, "idle": idle, "log": log, "stopped": stopped, "ends": ends}[part](others, options.quick)
+            measured[part](others, options.quick)
 
 
 def _parse() -> argparse.Namespace:
@@ -161,6 +166,77 @@ def _milliseconds(samples: Sequence[float | None]) -> str:
     """The median; never, if it was so once."""
     seconds = [sample for sample in samples if sample is not None]
     return f"{statistics.median(seconds) * 1e3:.1f}" if len(seconds) == len(samples) else "never"
+
+
+def relaunched(_: Sequence[Manager], quick: bool) -> None:
+    rounds = 1 if quick else 3
+    if not zoo_alone.possible():
+        print("\nrelaunch: no namespaces of our own here, and pkill and fuser are not let loose on the host")
+        return
+    missing = {one.name: why for one in relaunch.CONTESTANTS if (why := relaunch.available(one))}
+    able = [one for one in relaunch.CONTESTANTS if one.name not in missing]
+    for ignore_term in (False, True):
+        samplers = {one.name: _bind(_relaunch, one, ignore_term) for one in able}
+        found = interleave(samplers, rounds)
+        title = f"Relaunch over {relaunch.STALE} orphans, {relaunch.SEGMENTS} segments and a held port"
+        heads = ["up", "after s", "stale left", "segments left", "bystander"]
+        rows = {name: _relaunch_row(tries) for name, tries in found.items()}
+        table(f"{title}{', all ignoring SIGTERM' if ignore_term else ''}", heads, rows)
+        for name, why in missing.items():
+            print(f"  {name} has no row: {why}")
+        ours = found[relaunch.OURS.name]
+        for one in ours:
+            print(one.said, end="")
+        aim(f"up {rounds} of {rounds}", all(one.up_s is not None for one in ours))
+        aim("nothing stale is left", not any(one.stale or one.segments for one in ours))
+        aim("the bystander lives", all(one.bystander for one in ours))
+        for recipe in relaunch.RECIPES:
+            theirs = found.get(recipe.name, [])
+            aim(f"faster than {recipe.name}", bool(theirs) and _median_up(ours) < _median_up(theirs))
+
+
+def _relaunch(contestant: relaunch.Contestant, ignore_term: bool) -> relaunch.Try:
+    with tempfile.TemporaryDirectory(prefix="sv-") as directory:
+        return relaunch.attempt(contestant, ignore_term=ignore_term, directory=Path(directory))
+
+
+def _relaunch_row(tries: Sequence[relaunch.Try]) -> list[str]:
+    """Who is left at worst; the median of the times."""
+    up_s = _median_up(tries)
+    return [
+        f"{sum(one.up_s is not None for one in tries)} of {len(tries)}",
+        f"{up_s:.1f}" if up_s < math.inf else "never",
+        str(max(one.stale for one in tries)),
+        str(max(one.segments for one in tries)),
+        "alive" if all(one.bystander for one in tries) else "killed",
+    ]
+
+
+def _median_up(tries: Sequence[relaunch.Try]) -> float:
+    return statistics.median(math.inf if one.up_s is None else one.up_s for one in tries)
+
+
+def slates(_: Sequence[Manager], quick: bool) -> None:
+    if not zoo_alone.possible():
+        print("\nslate: no namespaces of our own here, and pkill is not let loose on the host")
+        return
+    with tempfile.TemporaryDirectory(prefix="sv-") as directory:
+        taken = slate.measure(Path(directory), 3 if quick else 9)
+    titles = {
+        "clean": (f"The slate of a clean host with {slate.PROCESSES} processes", slate.PGREP),
+        "full": ("The slate with an orphan that holds the port, a segment and a socket", slate.RECIPE),
+    }
+    for part, (title, base) in titles.items():
+        samples = taken[part]
+        rows = {
+            name: [f"{statistics.median(seconds) * 1e3:.0f}", f"{_share(seconds, samples[base]):.2f}"]
+            for name, seconds in samples.items()
+        }
+        table(title, ["ms", f"of {base[:13]}"], rows)
+    aim("clean: at most 3 times pgrep -f", _share(taken["clean"][slate.SWEEP], taken["clean"][slate.PGREP]) <= 3)
+    for name in (slate.SWEEP, slate.CLEAN):
+        faster = _share(taken["full"][slate.RECIPE], taken["full"][name]) >= 10
+        aim(f"{name}: at least 10 times faster than the recipe", faster)
 
 
 def _bind(function: Callable[..., T], *arguments: object) -> Callable[[], T]:

@@ -54,7 +54,7 @@ def test_each_start_comes_up_over_what_the_last_one_left(
 ) -> None:
     assert any(signals.alive(orphan) for orphan in orphans)
     assert _sockets(supervise.tmp)
-    first = Server(real_vllm, supervise, port).start().wait_ready()
+    first = _ready(Server(real_vllm, supervise, port))
     told = first.launched.stderr
     assert "VLLM::EngineCore  (orphan of vllm" in told, told
     assert not any(signals.alive(orphan) for orphan in orphans)
@@ -62,14 +62,14 @@ def test_each_start_comes_up_over_what_the_last_one_left(
 
     mapped = _kill_with_resource_tracker(first)
     assert mapped & _segments()
-    second = Server(real_vllm, supervise, port).start().wait_ready()
+    second = _ready(Server(real_vllm, supervise, port))
     assert "removed /dev/shm/psm_" in second.launched.stderr, second.launched.stderr
     assert not mapped & _segments()
 
     left = [member.id for member in second.group()]
     _kill_ours(second)
     assert any(signals.alive(member) for member in left)
-    third = Server(real_vllm, supervise, port).start().wait_ready()
+    third = _ready(Server(real_vllm, supervise, port))
     assert "leader of attempt 2 by its record" in third.launched.stderr, third.launched.stderr
     assert not any(signals.alive(member) for member in left)
     assert third.get("/v1/models")["data"]
@@ -77,6 +77,12 @@ def test_each_start_comes_up_over_what_the_last_one_left(
     third.launched.send(signal.SIGTERM)
     assert third.launched.wait(STOP_S) == -signal.SIGTERM
     assert supervise.run("clean", deadline_s=STOP_S).popen.returncode == 0
+
+
+def _ready(server: Server) -> Server:
+    """Started and serving, by its own words: run.json still has those of a start that was killed."""
+    server.start().launched.wait_said("\nready", START_S)
+    return server.wait_ready()
 
 
 def _kill_with_resource_tracker(server: Server) -> set[FileId]:
