@@ -6,15 +6,12 @@ Git itself refuses the repository of another user, so what its attributes may ru
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import time
 from dataclasses import dataclass
 
-from supervise.host import procfs, signals
+from supervise.host import program
 
 _DEADLINE_S = 5.0
-_GONE_WITHIN_S = 1.0
 # No monitor and no hook that the repository names, and no lock taken from somebody who works in it (git-config(1)).
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false")
 _STATUS = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty")
@@ -69,41 +66,14 @@ def _run(directory: str, words: tuple[str, ...], deadline: float) -> str:
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
-        started = subprocess.Popen(
-            ["git", *_SAFE, "-C", directory, *words],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="surrogateescape",
-        )
+        answer = program.ask(["git", *_SAFE, "-C", directory, *words], deadline - time.monotonic(), env=env)
+    except TimeoutError:
+        raise GitError(f"git did not answer in {_DEADLINE_S:.0f} s") from None
     except OSError as error:
         raise GitError(f"git cannot be started ({error.strerror})") from None
-    try:
-        printed, complaint = started.communicate(timeout=max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        raise GitError(f"git did not answer in {_DEADLINE_S:.0f} s") from None
-    finally:
-        _end(started)
-    if started.returncode or "fatal:" in complaint:
-        raise GitError(_phrase(complaint))
-    return printed
-
-
-def _end(started: subprocess.Popen[str]) -> None:
-    """Have it gone, whatever came of it; one that is stuck in the kernel is not waited for any longer."""
-    if started.poll() is None:
-        target = procfs.identify(started.pid)
-        if target is not None:
-            signals.send(target, signal.SIGKILL)
-        try:
-            started.wait(_GONE_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            pass
-    for stream in (started.stdout, started.stderr):
-        if stream is not None:
-            stream.close()
+    if answer.status or "fatal:" in answer.complaint:
+        raise GitError(_phrase(answer.complaint))
+    return answer.printed
 
 
 def _phrase(complaint: str) -> str:

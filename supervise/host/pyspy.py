@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
 
-from supervise.host import procfs, signals
+from supervise.host.program import ask
 
 _NAME = "py-spy"
-_GONE_WITHIN_S = 1.0
 
 
 class PySpyError(Exception):
@@ -58,38 +55,14 @@ def dump(program: str, pid: int, timeout_s: float) -> str:
 
 
 def _run(command: list[str], timeout_s: float) -> tuple[str, str]:
-    """What it printed, and why if that is not enough.
-
-    Its exit status is not looked at: a supervise that reaps all its children may have taken it before we can.
-    """
+    """What it printed, and why if that is not enough; by its exit status alone neither can be told."""
     try:
-        started = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace"
-        )
+        answer = ask(command, timeout_s)
+    except TimeoutError:
+        raise PySpyError(f"py-spy did not answer in {timeout_s:.1f} s") from None
     except OSError as error:
         raise PySpyError(f"{command[0]}: {error.strerror}") from None
-    try:
-        printed, complaint = started.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        raise PySpyError(f"py-spy did not answer in {timeout_s:.1f} s") from None
-    finally:
-        _end(started)
-    return printed, _one_line(complaint)
-
-
-def _end(started: subprocess.Popen[str]) -> None:
-    """Have it gone, whatever came of it; one that is stuck in the kernel is not waited for any longer."""
-    if started.poll() is None:
-        target = procfs.identify(started.pid)
-        if target is not None:
-            signals.send(target, signal.SIGKILL)
-        try:
-            started.wait(_GONE_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            pass
-    for stream in (started.stdout, started.stderr):
-        if stream is not None:
-            stream.close()
+    return answer.printed, _one_line(answer.complaint)
 
 
 def _without_command_line(printed: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -54,21 +53,18 @@ def parse_rules(data: bytes, file: str) -> LeftoverRules:
     Raises:
         ProfileError: naming file, key, what is wrong with it, and what is allowed.
     """
-    try:
-        top = Table(file, tomllib.loads(data.decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProfileError(file, "", f"is not TOML: {error}", "a TOML document in UTF-8") from error
+    top = Table.parse(data, file)
     caches = top.table("caches")
     rules = LeftoverRules(
         segments=top.patterns("segments"),
         anonymous=top.patterns("anonymous"),
         sockets=top.patterns("sockets"),
-        batons=_templates(top, "batons"),
-        soft_locks=_templates(top, "soft_locks"),
-        artefacts=_templates(top, "artefacts"),
-        sessions=_templates(top, "sessions"),
-        keep=_templates(top, "keep"),
-        caches={word: _templates(caches, word) for word in caches.present()},
+        batons=templates(top, "batons"),
+        soft_locks=templates(top, "soft_locks"),
+        artefacts=templates(top, "artefacts"),
+        sessions=templates(top, "sessions"),
+        keep=templates(top, "keep"),
+        caches={word: templates(caches, word) for word in caches.present()},
     )
     top.done()
     return rules
@@ -125,7 +121,12 @@ def _load(name: str) -> LeftoverRules:
     return parse_rules(path.read_bytes(), str(path))
 
 
-def _templates(table: Table, key: str) -> tuple[str, ...]:
+def templates(table: Table, key: str) -> tuple[str, ...]:
+    """Take a list of templates that `expand` can fill in.
+
+    Raises:
+        ProfileError: one of them uses what is not known, or can never be absolute.
+    """
     found = table.texts(key)
     for index, template in enumerate(found):
         unknown = [m["name"] for m in _BRACE.finditer(_VARIABLE.sub("", template)) if m["name"] not in _PLACEHOLDERS]

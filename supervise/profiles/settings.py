@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from supervise.model.evict import Evict
 from supervise.profiles.errors import ProfileError
-from supervise.profiles.leftovers import expand
+from supervise.profiles.leftovers import expand, templates
 from supervise.profiles.table import Table
 
 _STANDING = (Evict.OWN, Evict.STALE)
-_VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*(?::-(?:[^{}]|\{[a-z]+\}|\$\{[^{}]*\})*)?\}")
-_BRACE = re.compile(r"\{([a-z]+)\}")
-_PLACEHOLDERS = ("tmp", "user", "uid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +86,14 @@ def parse_settings(data: bytes, file: str, env: Mapping[str, str]) -> Settings:
     Raises:
         ProfileError: naming file, key, what is wrong with it, and what is allowed.
     """
-    try:
-        top = Table(file, tomllib.loads(data.decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProfileError(file, "", f"is not TOML: {error}", "a TOML document in UTF-8") from error
+    top = Table.parse(data, file)
     settings = Settings(
-        artefacts=expand(_globs(top), env),
+        artefacts=expand(templates(top, "artefacts"), env),
         protected=top.patterns("protected"),
         evict=_evict(top),
     )
     top.done()
     return settings
-
-
-def _globs(table: Table) -> tuple[str, ...]:
-    found = table.texts("artefacts")
-    for index, glob in enumerate(found):
-        key = f"artefacts[{index}]"
-        unknown = [name for name in _BRACE.findall(_VARIABLE.sub("", glob)) if name not in _PLACEHOLDERS]
-        if unknown:
-            allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS) + ", ${NAME:-default}"
-            raise table.error(key, f"uses {{{unknown[0]}}}", allowed)
-        if not glob.startswith(("/", "~/", "{tmp}", "${")):
-            raise table.error(key, f"is {glob!r}", "an absolute path, ~/…, {tmp}/… or ${NAME:-…}")
-    return found
 
 
 def _evict(table: Table) -> Evict | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,18 @@ class Table:
         self._data = dict(data)
         self._where = where
         self._taken: list[str] = []
+
+    @classmethod
+    def parse(cls, data: bytes, file: str) -> Table:
+        """The top table of a TOML document.
+
+        Raises:
+            ProfileError: it is none.
+        """
+        try:
+            return cls(file, tomllib.loads(data.decode()))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ProfileError(file, "", f"is not TOML: {error}", "a TOML document in UTF-8") from error
 
     def error(self, key: str, problem: str, allowed: str) -> ProfileError:
         """Build the complaint about one key of this table."""
