@@ -21,7 +21,7 @@ MARKER_ID = "SUPERVISE_ID"
 _KTHREADD = 2
 _MARKER_PREFIX = MARKER_RUN.encode() + b"="
 _READ = os.O_RDONLY | os.O_CLOEXEC
-_CHUNK = 64 * 1024
+_CHUNK = 8 * 1024
 
 
 @functools.cache

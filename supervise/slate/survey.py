@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from supervise.host import containers, gpudevices, procfs, sockets
@@ -32,13 +32,13 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
     known = _interesting(request, processes)
     processes.update({p.pid: replace(p, namespace=host.namespace(p.pid)) for p in known})
     need = request.need
-    ports = tuple(_port(host, port.host, port.number, processes) for port in need.ports) if need else ()
+    ports = tuple(_port(host, port.host, port.number, known, processes) for port in need.ports) if need else ()
     socket_path = _socket_path(need.uds, processes) if need and need.uds else None
     gpus = host.gpus() if need and need.devices.kind is not DeviceKind.NONE else Gpus(GpuStatus.ABSENT)
     holders = _holders(ports, socket_path, gpus)
-    if holders:
-        # To end one of them is to end what is above and below it: of all these it matters where they live.
-        processes.update({p.pid: replace(p, namespace=host.namespace(p.pid)) for p in processes.values()})
+    # To end one of them is to end what is above and below it: of all these it matters where they live.
+    related = _related(holders, {p.pid for p in known}, processes)
+    processes.update({pid: replace(processes[pid], namespace=host.namespace(pid)) for pid in related})
     here = [record for record in request.records if record.host == host.host_id()]
     own = [record for record in here if record.run == request.run]
     # Of all runs, since one may have been started inside another; but the usual launch has no record and reads nothing.
@@ -78,17 +78,36 @@ def _holders(ports: Iterable[PortReading], socket_path: SocketPath | None, gpus:
     return frozenset(holder.pid for holder in bound) | {pid for device in gpus.devices for pid, _ in device.holders}
 
 
+def _related(holders: Iterable[int], known: Container[int], processes: dict[int, Process]) -> frozenset[int]:
+    """Them, all above them, and all below them and below every engine above them: the whole of their servers."""
+    found: set[int] = set()
+    roots = []
+    for pid in holders:
+        roots.append(pid)
+        while pid in processes and pid not in found:
+            found.add(pid)
+            roots += [pid] if pid in known else []
+            pid = processes[pid].ppid
+    below = (child.pid for root in roots for child in procfs.descendants(processes, root))
+    return frozenset(found.union(below)) & processes.keys()
+
+
 def _namesakes(host: Host) -> bool:
     """Whether the driver may speak of other namespaces' processes by numbers that mean others here."""
     return host.host_id().pid_namespace != FIRST_PID_NAMESPACE
 
 
-def _port(host: Host, address: str, number: int, processes: dict[int, Process]) -> PortReading:
+def _port(
+    host: Host, address: str, number: int, known: Iterable[Process], processes: dict[int, Process]
+) -> PortReading:
     reading = host.probe_port(address, number)
     if reading.state is not PortState.HELD:
         return reading
     inodes = (*host.listeners(number, address), *host.bound(number))
-    return replace(reading, holders=sockets.holders(inodes, processes.values()))
+    # Mostly it is an engine; to look through the descriptors of all others takes longer than to list them.
+    engines = [process for process in known if not process.gone]
+    certain = sockets.holders(inodes, engines) if len(inodes) == 1 else ()
+    return replace(reading, holders=certain or sockets.holders(inodes, processes.values()))
 
 
 def _serving(processes: Iterable[Process]) -> dict[int, tuple[int, ...]]:
