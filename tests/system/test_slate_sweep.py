@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -136,6 +137,17 @@ def test_one_that_ignores_sigterm_is_killed(orphans):
     family = orphans(engine(ignore_term=True))
     assert clean().clean
     assert family.living == {"init"}
+
+
+@pytest.mark.parametrize("hears", [False, True], ids=["all deaf", "one that hears"])
+def test_nobody_is_waited_for_who_was_deaf_before_he_was_told(orphans, hears):
+    """The sum of all waits, not a time that was measured."""
+    waits = []
+    patient = replace(HOST, sleep=lambda seconds: (waits.append(seconds), time.sleep(seconds))[1])
+    family = orphans(engine(ignore_term=True), *([engine(role="other")] if hears else []))
+    assert clean(host=patient).clean
+    assert family.living == {"init"}
+    assert (sum(waits) >= 3.0) is hears
 
 
 def test_an_engine_whose_launcher_lives_is_left_alone(orphans):

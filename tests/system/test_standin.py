@@ -260,7 +260,7 @@ def test_escaping_children_survive_a_polite_stop(start: Start) -> None:
     running = start("--escape", ",".join(ESCAPES)).ready()
     running.popen.send_signal(signal.SIGTERM)
     assert running.wait() == 0
-    assert running.family.living == set(ESCAPES)
+    wait_until(lambda: running.family.living == set(ESCAPES), failure=lambda: running.family.living)
 
 
 def test_escaping_children_are_what_they_claim(start: Start) -> None:

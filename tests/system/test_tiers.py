@@ -28,15 +28,18 @@ RUN = "tiers-leaf"
 # A server that says where it is, with its first instruction, and then sits there with a child that detached itself.
 _SERVER = textwrap.dedent(
     """
-    import os, signal, sys
+    import os, signal, sys, time
     print("cgroup", [line.strip() for line in open("/proc/self/cgroup") if line.startswith("0::")][0][3:], flush=True)
     print("pid", os.getpid(), os.readlink("/proc/self"), flush=True)
     for signum in (signal.SIGUSR1, signal.SIGINT):
         signal.signal(signum, lambda number, _: print("got", number, flush=True))
     if os.fork() == 0:
         os.setsid()
+        middle = os.getpid()
         if os.fork():
             os._exit(0)
+        while os.getppid() == middle:
+            time.sleep(0.01)
         print("detached", open("/proc/self/stat").read().split()[3], flush=True)
         print("up", flush=True)
         while True:
