@@ -18,7 +18,8 @@ MARKER_RUN = "SUPERVISE_RUN"
 MARKER_ATTEMPT = "SUPERVISE_ATTEMPT"
 MARKER_ID = "SUPERVISE_ID"
 
-_KTHREADD = 2
+# PF_KTHREAD of linux/sched.h. That its parent is pid 2 says nothing within a PID namespace.
+_KERNEL_THREAD = 0x00200000
 _MARKER_PREFIX = MARKER_RUN.encode() + b"="
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _CHUNK = 8 * 1024
@@ -82,8 +83,7 @@ def read(pid: int, *, cmdline: bool = True, environ: bool = True) -> Process | N
         return None
     close = data.rfind(b")")
     fields = data[close + 2 :].split()
-    ppid = int(fields[1])
-    kernel = _KTHREADD in (pid, ppid)
+    kernel = bool(int(fields[6]) & _KERNEL_THREAD)
     argv: tuple[str, ...] | None = ()
     marker, environ_read = None, kernel
     if cmdline and not kernel:
@@ -92,7 +92,7 @@ def read(pid: int, *, cmdline: bool = True, environ: bool = True) -> Process | N
         marker, environ_read = _marker(_slurp(f"{base}/environ"))
     return Process(
         id=ProcessId(pid, int(fields[19])),
-        ppid=ppid,
+        ppid=int(fields[1]),
         pgid=int(fields[2]),
         sid=int(fields[3]),
         state=fields[0].decode("ascii", "replace"),

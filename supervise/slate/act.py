@@ -22,18 +22,22 @@ from supervise.model.slate import (
     RemoveCgroup,
     RemoveSysv,
     RemoveTree,
+    Snapshot,
     Verdict,
 )
-from supervise.slate import cgroups
-from supervise.slate.request import Host
+from supervise.slate import cgroups, policy
+from supervise.slate.request import Host, SlateRequest
 
 
-def end_processes(findings: Iterable[Finding], seen: dict[int, Process], host: Host, within_s: float) -> list[Outcome]:
+def end_processes(
+    findings: Iterable[Finding], seen: Snapshot, request: SlateRequest, host: Host, within_s: float
+) -> list[Outcome]:
     """End all stale processes together, with their descendants, by the one stop path; then the segments they leave.
 
     Args:
         findings: those with an EndProcesses action count.
-        seen: all processes of the reading that they are from.
+        seen: the reading that they are from.
+        request: whose slate it is: what other runs are at work on is spared, wherever it is.
         host: clock and sleep.
         within_s: how long it may take, in seconds; there is a little time for each step in any case.
 
@@ -43,7 +47,7 @@ def end_processes(findings: Iterable[Finding], seen: dict[int, Process], host: H
     targets = [t for f in findings if isinstance(f.action, EndProcesses) for t in f.action.targets]
     if not targets:
         return []
-    doomed = _Doomed(targets, seen)
+    doomed = _Doomed(targets, seen.processes, policy.spared(targets, seen, request))
     leftovers = Leftovers(frozenset())
     living = doomed.known()
     deadlines = Deadlines.for_stale(within_s)
@@ -83,8 +87,9 @@ def remove(finding: Finding) -> None:
 class _Doomed(Members):
     """The targets and everything that was ever seen below them: a child whose parent dies first is not lost."""
 
-    def __init__(self, targets: Iterable[ProcessId], seen: dict[int, Process]) -> None:
+    def __init__(self, targets: Iterable[ProcessId], seen: dict[int, Process], spared: frozenset[int]) -> None:
         self._known = set(targets)
+        self._spared = spared | procfs.lineage()
         self._note_below(seen)
 
     def hold_still(self) -> bool:
@@ -107,10 +112,9 @@ class _Doomed(Members):
         return [process for process in fresh if process and process.id in self._known and not process.gone]
 
     def _note_below(self, processes: dict[int, Process]) -> None:
-        lineage = procfs.lineage()
-        for target in [target for target in self._known if _is_there(target, processes)]:
-            below = procfs.descendants(processes, target.pid)
-            self._known.update(child.id for child in below if child.pid not in lineage)
+        there = {pid: process for pid, process in processes.items() if pid not in self._spared}
+        for target in [target for target in self._known if _is_there(target, there)]:
+            self._known.update(child.id for child in procfs.descendants(there, target.pid))
 
 
 def _is_there(target: ProcessId, processes: Mapping[int, Process]) -> bool:

@@ -104,8 +104,8 @@ def why_orphan(process: Process, processes: Mapping[int, Process]) -> tuple[str,
     """The proof that an engine process is orphaned, None if there is none.
 
     A renamed process is always the child of a launcher; one whose parent is the reaper of orphans has lost it, whatever
-    became of its session. As PID 1 of a container the launcher itself may be that parent: then its children share its
-    session, and only a known init counts as a reaper.
+    became of its session. As PID 1 of a container the launcher itself may be that parent: then it counts as a reaper
+    only for those whose session or process group has lost the leader that made it.
 
     Args:
         process: the process.
@@ -117,8 +117,19 @@ def why_orphan(process: Process, processes: Mapping[int, Process]) -> tuple[str,
     parent = processes.get(process.ppid)
     if parent is None:
         return None
-    if parent.comm in INIT_NAMES and parent.uid in (0, process.uid):
+    if _is_init(parent) and parent.uid in (0, process.uid):
         return (f"its launcher is gone, ppid {parent.pid} {parent.comm}",)
-    if parent.pid == 1 and parent.sid != process.sid:
-        return ("its launcher is gone, ppid 1",)
+    if parent.pid != 1:
+        return None
+    for what, number, first in (("session", process.sid, parent.sid), ("process group", process.pgid, parent.pgid)):
+        leader = processes.get(number)
+        # 0 stands for a leader in another PID namespace (credentials(7)).
+        if number not in (0, first, process.pid) and (leader is None or leader.gone):
+            return (f"its launcher is gone, ppid 1, leader {number} of its {what} is gone",)
     return None
+
+
+def _is_init(process: Process) -> bool:
+    """Whether it only reaps orphans, by both its names: a script that somebody calls `init` has one of them only."""
+    called = process.argv[0].rpartition("/")[2] if process.argv else ""
+    return process.comm in INIT_NAMES and called in INIT_NAMES

@@ -24,6 +24,7 @@ _SERVICES = orphans.INIT_NAMES | {
     "slurmd", "slurmstepd", "Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "sway",
     "weston", "Hyprland", "screen", "tmux", "tmux: server",
 }  # fmt: skip
+_CLUSTER = frozenset({"raylet", "gcs_server"})
 _KEEPERS = frozenset({"supervise-keep", "supervise-guard", "supervise-init"})
 
 
@@ -84,13 +85,45 @@ def run_of(process: Process, snapshot: Snapshot, request: SlateRequest) -> str |
     return None
 
 
+def claimed(process: Process, snapshot: Snapshot, request: SlateRequest) -> bool:
+    """Whether another run at work has a nearer claim on a process than the run of this request.
+
+    The nearest wins, from the process upwards: a run may have been started inside another, either way round, and what
+    is orphaned falls to the keeper of the outer one.
+
+    Args:
+        process: the process.
+        snapshot: the reading it is from.
+        request: whose slate it is.
+    """
+    others = [r for r in snapshot.records if r.run != request.run and at_work(r, snapshot, request)]
+    own = [record for record in snapshot.records if record.run == request.run]
+    for each in (process, *above(process, snapshot)):
+        if any(_belongs(each, record, snapshot) for record in others):
+            return True
+        if any(_is_of(each, record, snapshot) for record in own):
+            return False
+        if _supervises(each) and each.pid not in snapshot.lineage:
+            return True
+    return False
+
+
 def _belongs(process: Process, record: Record, snapshot: Snapshot) -> bool:
-    marker = process.marker
-    if marker and (marker.run, marker.attempt) == (record.run, record.attempt):
+    if _is_of(process, record, snapshot):
         return True
     if record.cgroup is not None and snapshot.inside.get(process.id) == record.cgroup:
         return True
-    return process.id in (record.supervisor, record.keeper, record.guard, record.leader, *record.members)
+    return process.id in record.members
+
+
+def _is_of(process: Process, record: Record, snapshot: Snapshot) -> bool:
+    """Whether only that attempt can have made it: `members` of an outer run may be an inner one's as well."""
+    marker = process.marker
+    if marker and (marker.run, marker.attempt) == (record.run, record.attempt):
+        return True
+    if record.host != snapshot.host:
+        return False
+    return process.id in (record.supervisor, record.keeper, record.guard, record.leader)
 
 
 def _supervises(process: Process) -> bool:
@@ -122,6 +155,36 @@ def guarded(process: Process, snapshot: Snapshot, request: SlateRequest) -> Proc
         return process
     line = (process, *above(process, snapshot))
     return next((each for each in line if orphans.protected(each, request.profiles)), None)
+
+
+def kept(process: Process, snapshot: Snapshot, request: SlateRequest) -> bool:
+    """Whether a process outlives even the attempt that it belongs to: what a profile or the user protects.
+
+    A Ray cluster that a member of the attempt has started is none of the host's services: it goes with its run.
+    """
+    line = (process, *above(process, snapshot))
+    return process.comm not in _CLUSTER and any(
+        orphans.protected(each, request.profiles) and each.comm not in _CLUSTER for each in line
+    )
+
+
+def spared(targets: Iterable[ProcessId], snapshot: Snapshot, request: SlateRequest) -> frozenset[int]:
+    """What is not ended although it is below processes that are.
+
+    Args:
+        targets: what is ended.
+        snapshot: the reading they are from.
+        request: whose slate it is.
+
+    Returns:
+        Pids below them of what is kept, and of runs at work; all that is below these is spared as well.
+    """
+    roots = {target.pid: snapshot.processes[target.pid] for target in targets if target.pid in snapshot.processes}
+    return frozenset(
+        process.pid
+        for process in _with_all_below(roots, snapshot)
+        if process.pid not in roots and (kept(process, snapshot, request) or claimed(process, snapshot, request))
+    )
 
 
 def why_not(targets: Iterable[Process], snapshot: Snapshot, request: SlateRequest) -> str | None:

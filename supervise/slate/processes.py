@@ -49,7 +49,7 @@ def _of_this_run(snapshot: Snapshot, request: SlateRequest) -> dict[int, list[_P
     for search in (_leaders, _recorded, _marked, _writers, _contained):
         for record in own:
             for process, evidence in search(record, snapshot):
-                if not process.gone:
+                if not process.gone and not policy.claimed(process, snapshot, request):
                     found[process.pid].append(_Proof(record, evidence))
     for process, proof in _of_our_raylets(found, snapshot):
         found[process.pid].append(proof)
@@ -100,6 +100,8 @@ def _marked(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]
     for process in snapshot.processes.values():
         marker = process.marker
         if marker and (marker.run, marker.id) == (record.run, record.marker_id):
+            if _of_another_run(process, record, snapshot):
+                continue
             yield process, f"marker of attempt {marker.attempt}"
 
 
@@ -143,6 +145,9 @@ def _own(process: Process, proofs: Sequence[_Proof], snapshot: Snapshot, request
     if role := next((role for role in ("keeper", "guard") if role in roles), None):
         action = Await(f"its {role} is ending it", (process.id,))
         return Finding("process", subject(process), Ownership.OURS, (*told, f"its {role} lives"), action)
+    if policy.kept(process, snapshot, request):
+        remedy = f"if nobody needs it: kill {process.pid}"
+        return Finding("process", subject(process), Ownership.PROTECTED, (*told, "protected"), None, False, remedy)
     if process.uid not in (snapshot.uid, None) and snapshot.uid != 0:
         evidence_uid = f"uid {process.uid}"
         remedy = f"sudo kill -KILL {process.pid}"
@@ -157,8 +162,10 @@ def _orphan(process: Process, snapshot: Snapshot, request: SlateRequest) -> Find
     if found is None or not _touchable(process, snapshot, request):
         return None
     proofs = orphans.why_orphan(process, snapshot.processes)
-    if proofs is None or policy.run_of(process, snapshot, request) is not None:
+    if policy.run_of(process, snapshot, request) is not None:
         return None
+    if proofs is None:
+        return _perhaps(process, snapshot, request) if profile else None
     name = f"run {process.marker.run}" if process.marker else found.name
     told = (f"orphan of {name}", *proofs, duration(snapshot.ages_s.get(process.pid, 0.0)))
     if doubt := _doubt(process, snapshot, request, known=profile is not None):
@@ -170,6 +177,16 @@ def _orphan(process: Process, snapshot: Snapshot, request: SlateRequest) -> Find
         return Finding("process", subject(process), Ownership.STALE, told, action)
     remedy = f"--evict {Evict.STALE} ends it; or kill {process.pid}"
     return Finding("process", subject(process), Ownership.STALE, told, blocking=False, remedy=remedy, eviction=eviction)
+
+
+def _perhaps(process: Process, snapshot: Snapshot, request: SlateRequest) -> Finding | None:
+    """A remark on the child of a first process that may be its launcher as well as the reaper of what it has lost."""
+    first = snapshot.processes.get(process.ppid)
+    if first is None or first.pid != 1 or orphans.is_engine(first, request.profiles):
+        return None
+    told = (f"ppid 1 {first.comm}: its launcher, or its launcher is gone",)
+    remedy = f"if nobody needs it: kill {process.pid}"
+    return Finding("process", subject(process), Ownership.UNKNOWN, told, blocking=False, remedy=remedy)
 
 
 def _doubt(process: Process, snapshot: Snapshot, request: SlateRequest, *, known: bool) -> str | None:

@@ -32,7 +32,7 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
     known = _interesting(request, processes)
     processes.update({p.pid: replace(p, namespace=host.namespace(p.pid)) for p in known})
     need = request.need
-    ports = tuple(_port(host, port.host, port.number, known, processes) for port in need.ports) if need else ()
+    ports = tuple(_port(host, port.host, port.number, processes) for port in need.ports) if need else ()
     socket_path = _socket_path(need.uds, processes) if need and need.uds else None
     gpus = host.gpus() if need and need.devices.kind is not DeviceKind.NONE else Gpus(GpuStatus.ABSENT)
     holders = _holders(ports, socket_path, gpus)
@@ -97,17 +97,12 @@ def _namesakes(host: Host) -> bool:
     return host.host_id().pid_namespace != FIRST_PID_NAMESPACE
 
 
-def _port(
-    host: Host, address: str, number: int, known: Iterable[Process], processes: dict[int, Process]
-) -> PortReading:
+def _port(host: Host, address: str, number: int, processes: dict[int, Process]) -> PortReading:
     reading = host.probe_port(address, number)
     if reading.state is not PortState.HELD:
         return reading
     inodes = (*host.listeners(number, address), *host.bound(number))
-    # Mostly it is an engine; to look through the descriptors of all others takes longer than to list them.
-    engines = [process for process in known if not process.gone]
-    certain = sockets.holders(inodes, engines) if len(inodes) == 1 else ()
-    return replace(reading, holders=certain or sockets.holders(inodes, processes.values()))
+    return replace(reading, holders=sockets.holders(inodes, processes.values()))
 
 
 def _serving(processes: Iterable[Process]) -> dict[int, tuple[int, ...]]:

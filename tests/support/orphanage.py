@@ -30,7 +30,7 @@ def main() -> NoReturn:
         be(json.loads(sys.argv[3]), sys.argv[2], int(sys.argv[4]))
     path, specs = sys.argv[2], [json.loads(spec) for spec in sys.argv[3:]]
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _libc.prctl(_PR_SET_NAME, b"tini", 0, 0, 0)
+    rename("tini")
     for spec in specs:
         launch(spec, path)
     say(path, f"init {os.getpid()}\nready\n")

@@ -8,7 +8,6 @@ and with a /dev/shm of its own it touches nobody else's.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import re
 import subprocess
@@ -20,11 +19,10 @@ from typing import Any, NamedTuple
 
 from supervise.host import kernel
 from supervise.model.evict import Evict
-from tests.support import zoo_files, zoo_packages, zoo_processes
+from tests.support import orphanage, zoo_files, zoo_packages, zoo_processes
 from tests.support.zoo import Exhibit, Zoo, free_ports
 
 TWIN = "twin"
-_PR_SET_NAME = 15
 _DEADLINE_S = 60.0
 _SETTLES_S = 13.0
 # What nobody is let to remove is told in one line for all of its kind, which says how many there are.
@@ -45,7 +43,7 @@ class Told(NamedTuple):
 
 def main() -> None:
     base, word = Path(sys.argv[1]), sys.argv[2]
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, b"tini", 0, 0, 0)
+    orphanage.rename("tini")
     kernel.become_subreaper()
     zoo = Zoo(base)
     try:

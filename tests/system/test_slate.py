@@ -180,7 +180,6 @@ sys.path.insert(0, sys.argv[1])
 from supervise.demo.family import set_title
 if os.fork():
     os._exit(0)
-os.setsid()
 set_title(sys.argv[2])
 print(os.getpid(), flush=True)
 while True: signal.pause()
@@ -202,7 +201,10 @@ def orphan(supervise: Supervise, title: str) -> Iterator[ProcessId]:
     """A process that nobody marked, with this title and without a launcher."""
     as_user: dict[str, Any] = {} if supervise.uid is None else {"user": supervise.uid, "group": supervise.uid}
     command = [supervise.python, "-c", _ORPHAN, str(supervise.code), title]
-    with _not_a_reaper(), subprocess.Popen(command, stdout=subprocess.PIPE, **as_user) as launcher:
+    with (
+        _not_a_reaper(),
+        subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, **as_user) as launcher,
+    ):
         pid = int(_first_line(launcher.stdout))
         assert launcher.wait(10) == 0
     target = procfs.identify(pid)

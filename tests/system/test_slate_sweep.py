@@ -175,6 +175,16 @@ def test_members_of_a_dead_attempt_go_by_marker_and_what_is_below_them_too(orpha
     assert family.living == {"init", "stranger"}
 
 
+@pytest.mark.parametrize("at_work", [True, False])
+def test_a_run_that_a_member_has_started_goes_with_it_only_if_nobody_is_at_work_on_it(orphans, at_work):
+    child = {"role": "inner", "env": marker("inner", id_="inner-id"), "child": {"role": "below", "env": False}}
+    family = orphans({"role": "leader", "env": marker(), "child": child})
+    supervisor = procfs.self_id() if at_work else ProcessId(2**22 - 1, 1)
+    inner = record(run="inner", marker_id="inner-id", supervisor=supervisor)
+    assert clean(records=(record(), inner)).clean
+    assert family.living == ({"init", "inner", "below"} if at_work else {"init"})
+
+
 def test_a_member_goes_by_its_record_alone(orphans):
     family = orphans({"role": "leader", "env": False})
     leader = family.members["leader"]

@@ -130,9 +130,28 @@ def test_a_child_of_a_container_s_first_process_in_its_session_is_no_orphan():
     first = replace(INIT, comm="python3", argv=("python3", "serve.py"))
     child = process(30, "VLLM::EngineCore", sid=1)
     taken = Snapshot(HOST, 1000, frozenset({500}), {1: first, 30: child})
-    assert judge(taken, REQUEST) == ()
-    elsewhere = replace(child, sid=77)
-    assert len(judge(replace(taken, processes={1: first, 30: elsewhere}), REQUEST)) == 1
+    (remark,) = judge(taken, REQUEST)
+    assert (remark.action, remark.blocking, remark.ownership) == (None, False, Ownership.UNKNOWN)
+    lost = replace(child, sid=77)
+    (orphan,) = judge(replace(taken, processes={1: first, 30: lost}), REQUEST)
+    assert orphan.action == EndProcesses((child.id,))
+    grouped = replace(child, pgid=77)
+    (orphan,) = judge(replace(taken, processes={1: first, 30: grouped}), REQUEST)
+    assert orphan.action == EndProcesses((child.id,))
+    for others in ({30: replace(child, sid=30, pgid=30)}, {30: lost, 77: process(77, "bash")}):
+        (remark,) = judge(replace(taken, processes={1: first, **others}), REQUEST)
+        assert remark.action is None
+    server = replace(first, comm="vllm", argv=("python3", "/bin/vllm", "serve", "m"))
+    engines = replace(REQUEST, profiles=(PROFILE, load("generic")))
+    assert judge(replace(taken, processes={1: server, 30: child}), engines) == ()
+
+
+@pytest.mark.parametrize("argv", [("sh", "./init"), ("python3", "/app/init"), None, ()])
+def test_a_launcher_that_is_called_init_is_none(argv):
+    launcher = replace(process(7, "x", ppid=1), comm="init", argv=argv)
+    assert judge(snapshot(launcher, replace(ORPHAN, ppid=7)), REQUEST) == ()
+    reaper = replace(launcher, argv=("/sbin/init", "--user"))
+    assert len(judge(snapshot(reaper, replace(ORPHAN, ppid=7)), REQUEST)) == 1
 
 
 @pytest.mark.parametrize("argv", [("VLLM::Worker_TP0",), ("python", "x.py"), ("sleep", "9")])

@@ -9,6 +9,8 @@ import pytest
 from supervise.attempts.store import Store
 from supervise.model.process import HostId, Marker, Process, ProcessId
 from supervise.model.slate import LOST_ID, Await, EndProcesses, Ownership, Record, RemoveCgroup, Snapshot
+from supervise.profiles.load import load
+from supervise.slate import policy
 from supervise.slate.judge import judge
 from supervise.slate.request import SlateRequest
 
@@ -219,3 +221,40 @@ def test_whoever_bears_the_name_of_a_lost_record_refuses_the_launch_and_is_not_t
     (finding,) = judge(snapshot(bearer, records=(lost,)), REQUEST)
     assert (finding.ownership, finding.action, finding.blocking) == (Ownership.UNKNOWN, None, True)
     assert judge(snapshot(bearer, records=(RECORD,)), REQUEST) == ()
+
+
+# A live run that was started by a member of the dead attempt: what it is made of, and what it has started.
+INSIDE = (
+    process(50, ppid=30, marker=Marker(RUN, 3, "id3"), comm="supervise"),
+    process(53, ppid=50),
+    process(51, ppid=53),
+    process(52, ppid=51, marker=Marker("b", 1, "idb")),
+    process(60, ppid=52),
+)
+
+
+def test_a_run_at_work_below_a_dead_attempt_is_left_alone():
+    member = process(30, marker=Marker(RUN, 3, "id3"))
+    noted = replace(RECORD, members=(*RECORD.members, *(each.id for each in INSIDE)))
+    there = snapshot(member, *INSIDE, records=(noted, OTHER))
+    assert [finding.action for finding in judge(there, REQUEST)] == [EndProcesses((member.id,))]
+    assert policy.spared([member.id], there, REQUEST) == {50, 51, 52, 53, 60}
+
+
+def test_of_a_dead_run_below_it_what_bears_our_marker_is_ours():
+    """Twin: nobody contains it any more."""
+    member = process(30, marker=Marker(RUN, 3, "id3"))
+    there = snapshot(member, process(60, ppid=30, marker=Marker(RUN, 3, "id3")), records=(RECORD, OTHER))
+    assert len(judge(there, REQUEST)) == 2
+    assert policy.spared([member.id], there, REQUEST) == frozenset()
+
+
+@pytest.mark.parametrize("proof", [{"marker": Marker(RUN, 3, "id3")}, {}], ids=["marker", "record"])
+def test_what_is_protected_outlives_even_its_own_attempt(proof):
+    vllm = load("vllm")
+    cache = process(30, argv=("/venv/bin/vllm", "preload", "m"), comm="vllm", **proof)
+    (finding,) = judge(snapshot(cache), replace(REQUEST, profiles=(vllm,)))
+    assert (finding.ownership, finding.action, finding.blocking) == (Ownership.PROTECTED, None, False)
+    member = process(40, marker=Marker(RUN, 3, "id3"))
+    below = snapshot(member, replace(cache, ppid=40), process(41, ppid=30))
+    assert policy.spared([member.id], below, replace(REQUEST, profiles=(vllm,))) == {30, 41}
