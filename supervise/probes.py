@@ -43,7 +43,9 @@ def ready(need: Need, path: str | None, members: Callable[[], Iterable[Process]]
 def _listeners(need: Need) -> frozenset[int]:
     if need.uds is not None:
         return frozenset(sockets.unix_listeners().get(need.uds, ()))
-    return frozenset(sockets.listeners(need.http.number)) if need.http else frozenset()
+    if need.http is None:
+        return frozenset()
+    return frozenset(each.inode for each in sockets.listeners(need.http.number, need.http.host))
 
 
 def _holder(inodes: frozenset[int]) -> str:

@@ -31,14 +31,16 @@ def home(path: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 0.41 s, 4.1 s, 142 s, 31 min, 5 h."""
+    """Seconds as people say them: 0.41 s, 4.1 s, 142 s, 31 min, 5 h, 3 days."""
     if seconds < 1:
         return f"{seconds:.2f} s"
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 600:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172800 else f"{seconds / 86400:.0f} days"
 
 
 def plural(count: int, noun: str) -> str:

@@ -93,6 +93,13 @@ def test_the_checks_of_the_preflight() -> None:
     assert set(told) == set(NAMES)
 
 
+def test_the_help_names_every_check(supervise: Supervise) -> None:
+    helped = re.sub(r"\s+", " ", supervise.run("run", "--help").stdout)
+    told = re.search(r"Skip a check: (.+?); or all", helped)
+    assert told
+    assert told[1].split(", ") == [*NAMES, "packages"]
+
+
 def test_the_settings_are_understood() -> None:
     (text,) = re.findall(r"```toml\n(.+?)```", section("Use"), re.DOTALL)
     settings = parse_settings(text.encode(), "config.toml", {})

@@ -4,6 +4,7 @@
 <root>/<run>/sequence                number of the newest attempt: numbering survives pruning and restarts
 <root>/<run>/run.json                live state
 <root>/<run>/events.jsonl            what happened, one object per line
+<root>/<run>/slate.json              why the last launch that was refused was, and what had been done until then
 <root>/<run>/latest                  link to the newest attempt
 <root>/<run>/attempts/0007/          server.log, attempt.json, outcome.json, slate.json
 """
@@ -20,14 +21,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from supervise.attempts import told
 from supervise.attempts.pruning import Kept, Pruning, to_remove
-from supervise.host import files, procfs
-from supervise.model.litter import FileId
-from supervise.model.process import HostId, ProcessId
-from supervise.model.slate import LOST_ID, Record
+from supervise.host import files
+from supervise.model.slate import Record
 
 VERSION = 1
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+# Nine digits: what is no attempt of ours must not make the next one's number.
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _EVENTS_LIMIT = 4 * 1024 * 1024
 
 
@@ -62,7 +64,12 @@ class Attempt:
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Read it back; None if missing or damaged."""
-        return files.read_json(os.path.join(self.path, f"{name}.json"))
+        return _read(os.path.join(self.path, f"{name}.json"))
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    said = files.read_json(path)
+    return said if said is not None and told.sound(said) else None
 
 
 class Run:
@@ -138,7 +145,7 @@ class Run:
             names = os.listdir(os.path.join(self.path, "attempts"))
         except OSError:
             return []
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
     def latest(self) -> Attempt | None:
         """The newest attempt, None before the first."""
@@ -160,9 +167,14 @@ class Run:
         """Publish the live state for `status`, `stop` and the next start."""
         files.write_json(os.path.join(self.path, "run.json"), {"version": VERSION, **state})
 
+    def write_slate(self, slate: dict[str, Any]) -> None:
+        """Keep the slate of a launch that was refused: there is no attempt whose slate.json it could be in."""
+        told = {"version": VERSION, "time": round(time.time(), 3), **slate}
+        files.write_json(os.path.join(self.path, "slate.json"), told)
+
     def read_state(self) -> dict[str, Any] | None:
         """The live state; None if missing or damaged."""
-        return files.read_json(os.path.join(self.path, "run.json"))
+        return _read(os.path.join(self.path, "run.json"))
 
     def append_event(self, event: dict[str, Any]) -> None:
         """Add one line to events.jsonl; a history that cannot be written never stops a server."""
@@ -185,9 +197,10 @@ class Run:
     def _sequence(self) -> int:
         try:
             with open(os.path.join(self.path, "sequence"), encoding="ascii") as file:
-                return int(file.read())
+                said = file.read(32).strip()
         except (OSError, ValueError):
             return 0
+        return int(said) if _NUMBER.fullmatch(said) else 0
 
     def _point_latest_to(self, number: int) -> None:
         link = os.path.join(self.path, "latest")
@@ -214,7 +227,8 @@ class Store:
             names = sorted(os.listdir(self.root))
         except OSError:
             return []
-        return [Run(self.root, name) for name in names if os.path.isdir(os.path.join(self.root, name, "attempts"))]
+        ours = (name for name in names if RUN_NAME.fullmatch(name))
+        return [Run(self.root, name) for name in ours if os.path.isdir(os.path.join(self.root, name, "attempts"))]
 
     def records(self) -> tuple[Record, ...]:
         """What all attempts without a verified end wrote down about themselves, of every run."""
@@ -224,46 +238,14 @@ class Store:
                 attempt = run.attempt(number)
                 if (outcome := attempt.read("outcome")) and outcome.get("verified"):
                     continue
-                told = attempt.read("attempt")
-                if record := (_record(attempt, told) if told else None) or _record(attempt, _instead(run, attempt)):
-                    found.append(record)
+                found += [record] if (record := _record(run, attempt)) else []
         return tuple(found)
 
 
-def _instead(run: Run, attempt: Attempt) -> dict[str, Any]:
-    """What can still be known of an attempt whose attempt.json is lost or damaged: who runs in it, if run.json tells.
-
-    Its log proves members as ever; its marker, whose id nobody knows any more, proves nobody.
-    """
-    state = run.read_state() or {}
-    known = state if state.get("attempt") == attempt.number and state.get("host") else {}
-    return {"host": procfs.host_id()._asdict(), **known, "id": LOST_ID, "segments": (), "members": ()}
-
-
-def _record(attempt: Attempt, data: dict[str, Any]) -> Record | None:
-    """A record from attempt.json; one that makes no sense proves nothing and is passed over."""
-    try:
-        return Record(
-            run=attempt.run,
-            attempt=attempt.number,
-            marker_id=str(data["id"]),
-            host=HostId(str(data["host"]["boot_id"]), int(data["host"]["pid_namespace"])),
-            supervisor=_process_id(data.get("supervisor")),
-            keeper=_process_id(data.get("keeper")),
-            leader=_process_id(data.get("leader")),
-            segments=tuple(FileId(int(dev), int(ino)) for dev, ino in data.get("segments", ())),
-            runtime_dir=data.get("runtime_dir"),
-            members=tuple(ProcessId(int(pid), int(ticks)) for pid, ticks in data.get("members") or ()),
-            guard=_process_id(data.get("guard")),
-            cgroup=None if data.get("cgroup") is None else os.fspath(data["cgroup"]),
-            log=attempt.log,
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _process_id(data: Any) -> ProcessId | None:
-    return ProcessId(int(data["pid"]), int(data["ticks"])) if data else None
+def _record(run: Run, attempt: Attempt) -> Record | None:
+    said = attempt.read("attempt")
+    record = told.record(run.name, attempt.number, attempt.log, said) if said else None
+    return record or told.record(run.name, attempt.number, attempt.log, told.instead(attempt.number, run.read_state()))
 
 
 def _weigh(attempt: Attempt) -> Kept:

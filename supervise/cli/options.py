@@ -121,11 +121,16 @@ PurgeCache = Annotated[
 ]
 Packages = Annotated[
     list[str] | None,
-    typer.Option("--package", metavar="NAME", help="Look at the bytecode of this package or directory, too."),
+    typer.Option("--package", metavar="NAME", help="Look at the files of this package or directory, too."),
 ]
 NoPreflight = Annotated[
     list[str] | None,
-    typer.Option("--no-preflight", metavar="NAME", help="Skip this check of the preflight; all: skip every one."),
+    typer.Option(
+        "--no-preflight",
+        metavar="NAME",
+        help="Skip a check: model, heads, length, gpus, memory, hostmemory, shm, limits, core, port, disk, packages; "
+        "or all.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -231,6 +236,10 @@ def _clearing(
     for word in purge or ():
         if word not in _CACHES:
             raise typer.BadParameter(f"--purge-cache {word!r}: use {', '.join(_CACHES)}")
+    if not all(glob.strip() for glob in artefacts or ()):
+        raise typer.BadParameter("--artefacts '': names no file; is a variable of the shell not set?")
+    if users and os.geteuid() != 0:
+        raise typer.BadParameter("--evict-user has no effect unless root gives it")
     return Clearing(
         evict=evict,
         evict_uids=frozenset(map(_uid, users or ())),

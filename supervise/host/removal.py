@@ -57,21 +57,28 @@ def _remove(directory: int, path: str, file: FileId, type_: FileType, uid: int) 
     # Nothing that engines leave behind has two names; a link that somebody has made to another file has.
     if state.st_nlink != 1:
         return Verdict.REMAINS
+    free = _unlink_leased(directory, name, file)
+    if free is None:
+        used = _used(directory, path, file, state)
+        if used is not False:
+            return Verdict.REMAINS if used else Verdict.UNKNOWN
+        # To find out who uses it takes milliseconds, enough for somebody to put another file in its place.
+        if _identity(os.stat(name, dir_fd=directory, follow_symlinks=False)) == file:
+            os.unlink(name, dir_fd=directory)
+    return Verdict.REMAINS if free is False else Verdict.GONE
+
+
+def _unlink_leased(directory: int, name: str, file: FileId) -> bool | None:
+    """Remove it while the kernel keeps everybody from opening it; False if somebody has it open, None if not told."""
     seen = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
-        if _identity(os.fstat(seen)) != file:
-            return Verdict.GONE
-        # Nobody can open it between the answer and the end of its name: that takes until the lease is given back.
         with lease.leased(seen) as free:
-            used = not free if free is not None else _used(directory, path, file, state)
-            if used is not False:
-                return Verdict.REMAINS if used else Verdict.UNKNOWN
-            if _identity(os.stat(name, dir_fd=directory, follow_symlinks=False)) != file:
-                return Verdict.GONE
-            os.unlink(name, dir_fd=directory)
+            now = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if free and _identity(os.fstat(seen)) == _identity(now) == file:
+                os.unlink(name, dir_fd=directory)
+            return free
     finally:
         os.close(seen)
-    return Verdict.GONE
 
 
 def move_aside(path: str, file: FileId, uid: int, aside: str) -> Verdict:

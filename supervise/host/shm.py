@@ -60,7 +60,8 @@ def segments() -> tuple[Segment, ...]:
             file = FileId(state.st_dev, state.st_ino)
             private = not state.st_mode & _OTHERS
             size, age_s = state.st_blocks * 512, now - state.st_mtime
-            found.append(Segment(entry.name, file, size, state.st_uid, age_s, private=private))
+            segment = Segment(entry.name, file, size, state.st_uid, age_s, private=private, links=state.st_nlink)
+            found.append(segment)
     return tuple(found)
 
 

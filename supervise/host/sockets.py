@@ -7,7 +7,8 @@ import os
 import socket
 import struct
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from supervise.host import procfs, sockdiag
 from supervise.model.process import Process, ProcessId
@@ -58,7 +59,7 @@ def _only_connections(family: socket.AddressFamily, address: str, number: int) -
     listen is told by sock_diag; a kernel before 6.8 does not, there a bind to another loopback address finds one that
     has bound all interfaces.
     """
-    states = {state for port, state, _ in _table() if port == number}
+    states = {row.state for row in _rows() if row.port == number}
     if not states or _LISTEN in states or sockdiag.bound(number):
         return False
     elsewhere = _try_bind(socket.AF_INET, _ANOTHER_LOOPBACK, number)
@@ -91,8 +92,15 @@ def _try_bind(family: socket.AddressFamily, address: str, number: int, *, reuse:
     return 0
 
 
-def listeners(number: int, host: str = "") -> tuple[int, ...]:
-    """Inodes of the sockets that listen on a TCP port in the way of a bind (proc(5), /proc/net/tcp).
+class Listener(NamedTuple):
+    """A listening TCP socket: its inode, and the user whose it is."""
+
+    inode: int
+    uid: int
+
+
+def listeners(number: int, host: str = "") -> tuple[Listener, ...]:
+    """The sockets that listen on a TCP port in the way of a bind (proc(5), /proc/net/tcp).
 
     Args:
         number: the port.
@@ -103,10 +111,10 @@ def listeners(number: int, host: str = "") -> tuple[int, ...]:
         but only where nothing else is in the way of an IPv4 address.
     """
     wanted = {address.partition("%")[0] for _, address in _addresses(host)}
-    found = [(address, inode) for port, state, inode, address in _rows() if port == number and state == _LISTEN]
-    clashing = [(address, inode) for address, inode in found if any(_clash(address, other) for other in wanted)]
-    certain = [inode for address, inode in clashing if address != "::" or any(":" in other for other in wanted)]
-    return tuple(certain or (inode for _, inode in clashing))
+    found = [row for row in _rows() if row.port == number and row.state == _LISTEN]
+    clashing = [row for row in found if any(_clash(row.address, other) for other in wanted)]
+    certain = [row for row in clashing if row.address != "::" or any(":" in other for other in wanted)]
+    return tuple(Listener(row.inode, row.uid) for row in certain or clashing)
 
 
 def _clash(one: str, other: str) -> bool:
@@ -117,16 +125,20 @@ def _clash(one: str, other: str) -> bool:
 
 def listening_ports() -> dict[int, int]:
     """All listening TCP sockets of our network namespace: inode to port."""
-    return {inode: port for port, state, inode in _table() if state == _LISTEN}
+    return {row.inode: row.port for row in _rows() if row.state == _LISTEN}
 
 
-def _table() -> Iterable[tuple[int, str, int]]:
-    """Local port, state and inode of every TCP socket that has a state."""
-    return ((port, state, inode) for port, state, inode, _ in _rows())
+class _Row(NamedTuple):
+    """A TCP socket that has a state; an address of IPv4 in an IPv6 socket is told as such."""
+
+    address: str
+    port: int
+    state: str
+    uid: int
+    inode: int
 
 
-def _rows() -> Iterable[tuple[int, str, int, str]]:
-    """The same with the local address; one of IPv4 in an IPv6 socket is told as such."""
+def _rows() -> Iterator[_Row]:
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/self/net/{name}", encoding="ascii") as file:
@@ -136,7 +148,7 @@ def _rows() -> Iterable[tuple[int, str, int, str]]:
         for row in rows:
             fields = row.split()
             address, _, port = fields[1].rpartition(":")
-            yield int(port, 16), fields[3], int(fields[9]), _address(address)
+            yield _Row(_address(address), int(port, 16), fields[3], int(fields[7]), int(fields[9]))
 
 
 def _address(digits: str) -> str:

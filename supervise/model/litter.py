@@ -42,8 +42,18 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished(FoundFile):
+    """In the place of what may have been missed: `path` is the directory whose search was cut short or not allowed."""
+
+
+def unfinished(directory: str) -> Unfinished:
+    """What stands for the rest of a directory: no file of that identity exists."""
+    return Unfinished(directory, FileId(-1, -1), FileType.OTHER, 0, -1, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
-    """One name in /dev/shm. `users` are pids that map or hold it, all of them if `users_known`."""
+    """One name in /dev/shm. `links` counts its names; `users` are pids that map or hold it, all if `users_known`."""
 
     name: str
     file: FileId
@@ -53,6 +63,7 @@ class Segment:
     users: tuple[int, ...] = ()
     users_known: bool = True
     private: bool = False
+    links: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +105,15 @@ class CacheReading:
     """One directory of a cache that was asked to be moved aside; `word` is what it was asked by.
 
     `aside` is the free name beside it that it is to get. `problem` says why it can be no matter of moving it: a link, a
-    file, unreadable.
+    file, unreadable, no cache by the look of it; `remedy` what people can do about that, if there is more to say than
+    to move it by hand.
     """
 
     found: FoundFile
     word: str
     aside: str = ""
     problem: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

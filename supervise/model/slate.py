@@ -41,13 +41,17 @@ class PortState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """One look at one needed port. `holders` may be empty although the port is held: bound, not listening."""
+    """One look at one needed port. `holders` may be empty although the port is held: bound, not listening.
+
+    `listening` are the users whose sockets listen on it, told by the kernel also where their processes are hidden.
+    """
 
     number: int
     host: str
     state: PortState
     holders: tuple[ProcessId, ...] = ()
     error: str = ""
+    listening: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

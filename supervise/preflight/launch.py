@@ -79,7 +79,7 @@ class Launch:
         """
         # Of a YAML, nested values are not understood here, and may change how the model is read.
         from_file = any(self.mentions(flag) for flag in self._profile.config_flags)
-        return bool(self._matched and self._same_place and self.builds and not from_file)
+        return bool(self._matched and self._same_place and self.builds and not from_file and self._models <= 1)
 
     @cached_property
     def builds(self) -> frozenset[str]:
@@ -202,6 +202,11 @@ class Launch:
         owned = {flag for spec in known.values.values() for flag in spec.flags}
         exact = owned | known.switches | known.lists | set(known.config_flags)
         return len(flag) >= _SHORTEST_FLAG and flag not in exact
+
+    @property
+    def _models(self) -> int:
+        """How often a model is named by its flag: which of several counts is the engine's own affair."""
+        return sum(word.partition("=")[0] in ("--model", "--model-path") for word in self.need.program)
 
     @property
     def _matched(self) -> bool:

@@ -143,7 +143,7 @@ def _index(launch: Launch, files: Checkpoint, sure: bool) -> Iterator[Check]:
 def _absent(files: Checkpoint, absent: list[str]) -> str:
     links = " is a link to nothing" if absent[0] in files.dangling else " is missing"
     more = f", and {len(absent) - 1} more" if len(absent) > 1 else ""
-    of = f" of the {plural(len(files.shards), 'file')} of {INDEX}" if files.indexed else ""
+    of = f"; {INDEX} names {plural(len(files.shards), 'file')}" if files.indexed else ""
     return f"{_path(files, absent[0])}{links}{more}{of}"
 
 

@@ -16,6 +16,9 @@ _CAP_NET_BIND_SERVICE = 10
 
 def check(launch: Launch) -> Iterator[Check]:
     """Look at what the kernel lets us bind (ip(7), capabilities(7))."""
+    for note in launch.need.notes:
+        if "is not a port" in note:
+            yield Check(NAME, launch.worst(sure=note.startswith("--port ")), note, "choose another")
     start, capabilities = _read(_FIRST), _read(_STATUS)
     if start is None or capabilities is None or not start.strip().isdecimal():
         return

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _PIPE_BUF = 4096
 _PATIENCE_MS = 200
 _MOST_ALIKE = 20
+_MOST_NAMED = 200
 _RELAUNCH = {
     "deterministic": "cannot help: it would fail the same way",
     "transient": "may help",
@@ -205,17 +206,25 @@ def _became(outcome: Outcome) -> str:
 def _shortened(outcomes: Iterable[Outcome]) -> Iterator[Outcome | str]:
     """All of them, but of hundreds of the same kind only the first; slate.json and --json have every one.
 
-    What the user asked to have removed by name is always told one by one.
+    Of what the user asked to have removed by name more are told one by one.
     """
     told: Counter[tuple[str, str, str]] = Counter()
     for outcome in outcomes:
         alike = (outcome.finding.kind, outcome.did, outcome.verdict)
         told[alike] += 1
-        if told[alike] <= _MOST_ALIKE or outcome.finding.kind == "artefact":
+        if told[alike] <= _most(outcome.finding.kind):
             yield outcome
     for (kind, did, verdict), count in told.items():
-        if count > _MOST_ALIKE and kind != "artefact":
-            yield f"{did:<7} {count - _MOST_ALIKE} more of kind {kind}: {verdict}"
+        if (more := count - _most(kind)) <= 0:
+            continue
+        if kind == "artefact":
+            yield f"and {more} more: {did if did.startswith('would') else verdict}"
+        else:
+            yield f"{did:<7} {more} more of kind {kind}: {verdict}"
+
+
+def _most(kind: str) -> int:
+    return _MOST_NAMED if kind == "artefact" else _MOST_ALIKE
 
 
 def _condition(process: dict[str, Any]) -> str:

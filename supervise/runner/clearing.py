@@ -56,7 +56,8 @@ def for_launch(
 
     need = planned.need
     places, python = directories(need.program, planned.env, planned.packages, before=need.wrappers)
-    return replace(request, packages=places, python=python)
+    missing = tuple(name for name in planned.options.clearing.packages if name not in places)
+    return replace(request, packages=tuple(places.values()), missing=missing, python=python)
 
 
 def for_run(

@@ -64,9 +64,11 @@ class Journal:
             self.write(self.opened.record)
 
     def slate(self, result: SlateResult | None) -> None:
-        """The clean slate that the attempt began with, in its slate.json."""
+        """The clean slate that the attempt began with, in its slate.json; in that of the run if there is none."""
         if self.opened is not None and result is not None:
             self.write(self.opened.attempt.write, "slate", to_json(result))
+        elif result is not None:
+            self.write(self._run.write_slate, to_json(result))
 
     def details(self, error: BaseException) -> str:
         """Keep a traceback of ours; the path of the file that has it."""

@@ -171,6 +171,7 @@ class Performer:
         self._console.slate(result)
         if not result.clean:
             self._console.note("nothing was launched")
+            self._journal.slate(result)
         self._loop.post(life.SlateCleaned() if result.clean else life.SlateRefused())
 
     def _cancel_slate(self) -> None:

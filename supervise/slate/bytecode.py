@@ -109,6 +109,9 @@ def judge(snapshot: Snapshot, request: SlateRequest) -> Iterator[Finding]:
         snapshot: the reading.
         request: how far to go.
     """
+    for name in request.missing:
+        told = "no such directory, and no such package where the server's Python looks"
+        yield Finding("package", name, Ownership.UNKNOWN, (told,), None, blocking=False, remedy="correct --package")
     for found in snapshot.litter.bytecode:
         if not isinstance(found, Unproven):
             yield _stale(found, snapshot, request)

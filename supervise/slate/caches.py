@@ -6,6 +6,9 @@ A start that was killed while it wrote leaves a cache with which every later sta
 from __future__ import annotations
 
 import os
+import pwd
+import re
+import shlex
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -14,13 +17,19 @@ from dataclasses import replace
 from supervise.host import globbing, occupants
 from supervise.model.litter import CacheReading, FileId, FileType, FoundFile
 from supervise.model.slate import Finding, MoveAside, Ownership, Snapshot
-from supervise.profiles.leftovers import expand
+from supervise.profiles.leftovers import expand, temporary
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, shorten
 
 _KIND = "cache"
 _MOST_NAMED = 3
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+# A variable may name anything, a project's directory by mistake; moved, it would be missed.
+_LOOKS_LIKE_ONE = re.compile("cache|torchinductor|triton|compile", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{(\w+)")
+# With these alone a template gives the place that its library has chosen.
+_USUAL = ("HOME", "USER", "TMPDIR", "XDG_CACHE_HOME")
+_FEWEST_PARTS = 3
 
 
 def survey(request: SlateRequest) -> tuple[CacheReading, ...]:
@@ -35,10 +44,11 @@ def survey(request: SlateRequest) -> tuple[CacheReading, ...]:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     found: dict[str, CacheReading] = {}
     for word in dict.fromkeys(request.purge):
-        for directory in expand(request.rules.caches.get(word, ()), request.env):
-            reading = _read(directory, word, stamp)
-            if reading is not None:
-                found.setdefault(reading.found.path, reading)
+        for template in request.rules.caches.get(word, ()):
+            for directory in expand([template], request.env):
+                reading = _read(directory, word, stamp)
+                if reading is not None:
+                    found.setdefault(reading.found.path, _checked(reading, template, request))
     movable = [path for path, reading in found.items() if not reading.problem]
     inside, known = occupants.below(movable, private=all(map(_private, movable)))
     return tuple(
@@ -63,7 +73,8 @@ def _judged(reading: CacheReading, snapshot: Snapshot) -> Finding:
     evidence = (f"{reading.word} cache", f"last changed {duration(found.age_s)} ago")
     by_hand = f"move it by hand, or start without --purge-cache {reading.word}"
     if reading.problem:
-        return Finding(_KIND, found.path, Ownership.UNKNOWN, (f"{reading.word} cache", reading.problem), remedy=by_hand)
+        evidence, remedy = (f"{reading.word} cache", reading.problem), reading.remedy or by_hand
+        return Finding(_KIND, found.path, Ownership.UNKNOWN, evidence, remedy=remedy)
     if found.uid != snapshot.uid:
         return Finding(_KIND, found.path, Ownership.FOREIGN, (*evidence, f"uid {found.uid}"), remedy=by_hand)
     if found.users:
@@ -74,6 +85,61 @@ def _judged(reading: CacheReading, snapshot: Snapshot) -> Finding:
         return Finding(_KIND, found.path, Ownership.UNKNOWN, (*evidence, "its users cannot be read"), remedy=by_hand)
     action = MoveAside(found.path, found.file, found.uid, reading.aside)
     return Finding(_KIND, found.path, Ownership.OURS, (*evidence, f"aside as {reading.aside}"), action)
+
+
+def _checked(reading: CacheReading, template: str, request: SlateRequest) -> CacheReading:
+    """With a problem where moving it would take away more than a cache, or what may be none."""
+    if reading.problem:
+        return reading
+    path = reading.found.path
+    variable = _named_by(template, request)
+    without = f"start without --purge-cache {reading.word}"
+    if why := _too_much(path, variable, request):
+        remedy = f"correct {variable}, or {without}" if variable else without
+        return replace(reading, problem=why, remedy=remedy)
+    if variable and not _LOOKS_LIKE_ONE.search(os.path.basename(path)):
+        aside = os.path.join(os.path.dirname(path), reading.aside)
+        remedy = f"if it is one: mv -- {shlex.quote(path)} {shlex.quote(aside)}; or {without}"
+        return replace(reading, problem=f"{variable} names it, and by its name it is no cache", remedy=remedy)
+    return reading
+
+
+def _named_by(template: str, request: SlateRequest) -> str:
+    """The variable that has put a cache elsewhere than where its library would, "" if none has."""
+    usual = {name: value for name in _USUAL if (value := request.env.get(name))}
+    if expand([template], request.env) == expand([template], usual):
+        return ""
+    return next((name for name in _VARIABLE.findall(template) if request.env.get(name)), "")
+
+
+def _too_much(path: str, variable: str, request: SlateRequest) -> str | None:
+    """Why a directory is never moved, whatever it is called; None if it may be."""
+    if variable and len(path.split("/")) - 1 < _FEWEST_PARTS:
+        return f"{variable} names it, and it is too near to the top of the file system"
+    for what, place in _places(request):
+        if os.path.realpath(place) == path:
+            return f"it is {what}"
+        if os.path.realpath(place).startswith(path + "/"):
+            return f"{what} is in it"
+    if globbing.keeper(expand(request.rules.keep, request.env))(path):
+        return "it is kept for ever"
+    return "it is a mount point" if os.path.ismount(path) else None
+
+
+def _places(request: SlateRequest) -> Iterator[tuple[str, str]]:
+    """Directories that must stay where they are, with how they are called."""
+    home = request.env.get("HOME") or os.path.expanduser("~")
+    yield "the home directory", home
+    try:
+        yield "the home directory", pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        pass
+    try:
+        yield "the current directory", os.getcwd()
+    except OSError:
+        pass
+    yield "the directory of all caches", request.env.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    yield "the directory for temporary files", temporary(request.env)
 
 
 def _described(pid: int, snapshot: Snapshot) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from itertools import groupby
 
 from supervise.host import globbing, mounts, removal, socketfiles
 from supervise.model.evict import Evict
-from supervise.model.litter import FileType, FoundFile
+from supervise.model.litter import FileType, FoundFile, Unfinished, unfinished
 from supervise.model.slate import Finding, Ownership, Remove, Snapshot
 from supervise.profiles.leftovers import expand, temporary
 from supervise.slate.request import SlateRequest
@@ -38,25 +39,38 @@ def survey(request: SlateRequest) -> tuple[FoundFile, ...]:
 
     Returns:
         Without those that somebody has bound; `users_known` is False where that cannot be told. Blocking, for a second
-        at most; the first thousand.
+        at most; the first thousand, and an `Unfinished` for each directory that may hold more.
     """
     names = request.rules.sockets
     if not names:
         return ()
-    found = globbing.find(
-        (f"{glob.escape(place.rstrip('/'))}/*" for place in dict.fromkeys((temporary(request.env), _USUAL))),
-        keep=expand(request.rules.keep, request.env),
-        wanted=lambda name: any(pattern.fullmatch(name) for pattern in names),
-        within_s=_WITHIN_S,
-    )
-    sockets = [file for file in found.files if file.type is FileType.SOCKET]
-    return tuple(_unbound(sockets[:_MOST])) if sockets else ()
+    deadline = time.monotonic() + _WITHIN_S
+    keep = expand(request.rules.keep, request.env)
+    sockets: dict[str, FoundFile] = {}
+    missed = []
+    for place in dict.fromkeys((temporary(request.env).rstrip("/"), _USUAL)):
+        found = globbing.find(
+            [f"{glob.escape(place)}/*"],
+            keep=keep,
+            wanted=lambda name: any(pattern.fullmatch(name) for pattern in names),
+            within_s=deadline - time.monotonic(),
+        )
+        # By path: one directory may be a link to the other.
+        sockets.update((file.path, file) for file in found.files if file.type is FileType.SOCKET)
+        if not found.complete:
+            missed.append(unfinished(place or "/"))
+    first = [sockets[path] for path in sorted(sockets)[:_MOST]]
+    return (*(_unbound(first) if first else ()), *missed)
 
 
 def judge(snapshot: Snapshot, request: SlateRequest) -> Iterator[Finding]:
     """One finding for each that is to be removed, and a remark for all that are left for the same reason."""
     left: dict[tuple[Ownership, str, str], list[FoundFile]] = defaultdict(list)
     for found in snapshot.litter.sockets:
+        if isinstance(found, Unfinished):
+            missed = (f"the search in {found.path} could not be finished", "old socket files may be left there")
+            yield Finding(_KIND, found.path, Ownership.UNKNOWN, missed, blocking=False)
+            continue
         if found.age_s < _YOUNG_S or _owner_lives(found, snapshot, request):
             continue
         if why := _why_not(found, snapshot, request):
@@ -106,6 +120,9 @@ def _why_not(found: FoundFile, snapshot: Snapshot, request: SlateRequest) -> tup
         return Ownership.FOREIGN, f"uid {found.uid}", f"--evict-user {found.uid}" if root else ""
     if not found.users_known:
         return Ownership.UNKNOWN, "whether they are bound cannot be told, on another machine perhaps", ""
+    if found.links > 1:
+        # Whoever has made a second name has a use for it.
+        return Ownership.UNKNOWN, f"has {found.links} names, left alone", ""
     if not request.evict.covers(Evict.STALE):
         return Ownership.STALE, "nobody has bound them", f"--evict {Evict.STALE}"
     return None

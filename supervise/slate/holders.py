@@ -96,6 +96,10 @@ def _evidence(process: Process, snapshot: Snapshot) -> Iterator[str]:
 
 def _remedies(process: Process, eviction: Eviction | None, snapshot: Snapshot, request: SlateRequest) -> Iterator[str]:
     """The option first, then what one would type, the gentlest first."""
+    if process.pid in snapshot.lineage:
+        # To end it may end the shell that this is typed into.
+        yield "it is supervise's own parent: stop it by hand"
+        return
     if eviction is not None and not policy.covered(eviction, request):
         yield f"--evict {eviction.level} ends it"
     if process.marker and process.marker.run != request.run:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from supervise.host import globbing, lockfiles, mounts, procfs, usage
 from supervise.model.evict import Evict
-from supervise.model.litter import FileId, FileType, FoundFile, LockKind, LockReading
+from supervise.model.litter import FileId, FileType, FoundFile, LockKind, LockReading, Unfinished, unfinished
 from supervise.model.process import FIRST_PID_NAMESPACE
 from supervise.model.slate import Finding, Ownership, Remove, Snapshot
 from supervise.profiles.leftovers import expand
@@ -37,6 +38,8 @@ _MOST_NAMED = 8
 _OWNER = re.compile(r"(?P<pid>[0-9]{1,10})\n(?P<host>[!-~]+)\n(?:[0-9]+\n)?")
 _MARKER = re.compile(r"filelock/2\n(?:[a-z]+=[!-~]+\n)+")
 _MARKER_MODES = ("exclusive", "lease")
+_WILD = re.compile(r"[*?[]")
+_WHAT = {LockKind.BATON: "build lock", LockKind.SOFT: "download lock"}
 
 
 class Owner(NamedTuple):
@@ -54,19 +57,24 @@ def survey(request: SlateRequest) -> tuple[LockReading, ...]:
 
     Returns:
         `owner_alive` is True if somebody of the lock's user has it open, or builds what it guards, or is the owner
-        written in it; None if that cannot be told. Blocking, for two seconds at most; the first thousand of each.
+        written in it; None if that cannot be told. Blocking, for two seconds at most; the first thousand of each, and
+        an `Unfinished` for each directory that may hold more.
     """
     keep = expand(request.rules.keep, request.env)
-    batons = [file for file in _files(expand(request.rules.batons, request.env), keep) if lockfiles.executable(file)]
-    written = [(file, _owner(file)) for file in _files(expand(request.rules.soft_locks, request.env), keep)]
-    soft = [(file, owner) for file, owner in written if owner]
+    executable, rest = _files(expand(request.rules.batons, request.env), keep)
+    missed = [LockReading(each, LockKind.BATON) for each in rest]
+    batons = [file for file in executable if lockfiles.executable(file)]
+    written, rest = _files(expand(request.rules.soft_locks, request.env), keep)
+    missed += [LockReading(each, LockKind.SOFT) for each in rest]
+    soft = [(file, owner) for file in written if (owner := _owner(file))]
     if not batons and not soft:
-        return ()
+        return tuple(missed)
     # A lock is held by whoever made it: nobody but its own user's processes can be its holder.
     held, known = usage.users({file.file: file.path for file in (*batons, *(file for file, _ in soft))}, private=True)
     return (
         *_batons(batons, held, known=known),
         *(LockReading(file, LockKind.SOFT, owner.pid, _lives(owner, file, held, known=known)) for file, owner in soft),
+        *missed,
     )
 
 
@@ -74,6 +82,9 @@ def judge(snapshot: Snapshot, request: SlateRequest) -> Iterator[Finding]:
     """One finding for each that is to be removed, and a remark for all that are left for the same reason."""
     left: dict[tuple[LockKind, Ownership, str, str], list[FoundFile]] = defaultdict(list)
     for lock in snapshot.litter.locks:
+        if isinstance(lock.found, Unfinished):
+            yield _missed(lock.kind, lock.found)
+            continue
         if lock.owner_alive or lock.found.users:
             continue
         if why := _why_not(lock, snapshot, request):
@@ -112,9 +123,23 @@ def _plausible(pid: str, host: str) -> Owner | None:
     return Owner(int(pid), host) if 0 < int(pid) < 2**31 else None
 
 
-def _files(globs: Iterable[str], keep: Iterable[str]) -> list[FoundFile]:
-    files = globbing.find(globs, keep=keep, within_s=_WITHIN_S).files
-    return [file for file in files if file.type is FileType.REGULAR][:_MOST]
+def _files(globs: Iterable[str], keep: Iterable[str]) -> tuple[list[FoundFile], list[Unfinished]]:
+    """What they match, and where there may be more."""
+    deadline = time.monotonic() + _WITHIN_S
+    files: dict[str, FoundFile] = {}
+    missed = []
+    for glob in globs:
+        found = globbing.find([glob], keep=keep, within_s=deadline - time.monotonic())
+        files.update((file.path, file) for file in found.files if file.type is FileType.REGULAR)
+        if not found.complete:
+            missed.append(unfinished(_literal(glob)))
+    return [files[path] for path in sorted(files)[:_MOST]], missed
+
+
+def _literal(glob: str) -> str:
+    """The directory where the search for a glob begins."""
+    wild = _WILD.search(glob)
+    return os.path.dirname(glob[: wild.start()] if wild else glob) or "/"
 
 
 def _owner(file: FoundFile) -> Owner | None:
@@ -175,8 +200,13 @@ def _evidence(lock: LockReading) -> tuple[str, ...]:
     return f"a lock of pid {lock.owner}, which is gone", age
 
 
+def _missed(kind: LockKind, found: Unfinished) -> Finding:
+    evidence = (f"the search in {found.path} could not be finished", f"old {_WHAT[kind]}s may be left there")
+    return Finding(_KIND, found.path, Ownership.UNKNOWN, evidence, blocking=False)
+
+
 def _remark(kind: LockKind, files: list[FoundFile], ownership: Ownership, why_not: str, remedy: str) -> Finding:
-    what = "build lock" if kind is LockKind.BATON else "download lock"
+    what = _WHAT[kind]
     if remedy == "rm":
         remedy = f"if it does not: rm -- {shlex.join(file.path for file in files[:_MOST_NAMED])}"
     if len(files) == 1:

@@ -88,7 +88,7 @@ def examine(
 
 def directories(
     program: Sequence[str], env: Mapping[str, str], packages: Sequence[str], *, before: Sequence[str] = ()
-) -> tuple[tuple[str, ...], str | None]:
+) -> tuple[dict[str, str], str | None]:
     """Where the code of packages lies that a server's command line would import.
 
     Args:
@@ -98,17 +98,18 @@ def directories(
         before: the words of the wrappers in front of `program`.
 
     Returns:
-        Absolute directories, without those that do not exist, and the interpreter, None if it is not known.
+        Absolute directories by the names of the packages, without those that do not exist, and the interpreter, None
+        if it is not known.
     """
     python, _ = interpreter.find(program, env, before=before)
     site = python.site if python else ()
-    found = [next(_places(name, site), None) for name in packages]
-    return tuple(dict.fromkeys(place for place in found if place)), python.executable if python else None
+    found = {name: place for name in packages if (place := next(_places(name, site), None))}
+    return found, python.executable if python else None
 
 
 def _places(name: str, site: Sequence[str]) -> Iterator[str]:
     if os.path.isabs(name):
-        yield os.path.normpath(name)
+        yield from [os.path.normpath(name)] if os.path.isdir(name) else []
         return
     package = distribution.normal(name)
     yield from (path for directory in site if os.path.isdir(path := os.path.join(directory, package)))

@@ -24,7 +24,19 @@ def judge(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding]) 
             yield Finding("port", name, Ownership.UNKNOWN, (reading.error,), remedy=remedy)
         elif reading.state is PortState.HELD:
             holders = [snapshot.processes[h.pid] for h in reading.holders if h.pid in snapshot.processes]
-            yield held("port", name, holders, passing, snapshot, request)
+            if reading.listening and not holders and not passing:
+                yield _hidden(name, reading.listening)
+            else:
+                yield held("port", name, holders, passing, snapshot, request)
+
+
+def _hidden(name: str, uids: Sequence[int]) -> Finding:
+    """Whoever listens on a port although no process can be seen to: the kernel tells whose the socket is."""
+    whose = ", ".join(f"uid {uid}" for uid in uids)
+    told = (f"a socket of {whose} listens on it", "of a process whose descriptors we may not read, or of a container")
+    number = name.removeprefix("port ")
+    remedy = f"find the holder as root (ss -tlnp sport = :{number}); or choose another port than {number}"
+    return Finding("port", name, Ownership.FOREIGN, told, remedy=remedy)
 
 
 def held(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from supervise.host import nvml, procfs, shm, sockets
+from supervise.host.sockets import Listener
 from supervise.model.evict import Evict
 from supervise.model.litter import Segment
 from supervise.model.need import Need
@@ -28,7 +29,8 @@ class SlateRequest:
     the user has agreed to see ended, whatever `evict` says. `rules` are the leftovers
     that are looked for beside this run's own, `env` is what their templates are filled in with: the environment that
     the server will see. `artefacts` are globs of the user's, `purge` words of caches to be moved aside, `packages` the
-    directories of packages whose bytecode is looked at, `python` the interpreter that compiles it.
+    directories of packages whose bytecode is looked at, `missing` those that were named and are nowhere, `python` the
+    interpreter that compiles it.
     """
 
     run: str
@@ -47,6 +49,7 @@ class SlateRequest:
     artefacts: tuple[str, ...] = ()
     purge: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     python: str | None = None
 
 
@@ -59,7 +62,7 @@ class Host:
     host_id: Callable[[], HostId] = procfs.host_id
     namespace: Callable[[int], int | None] = procfs.pid_namespace
     probe_port: Callable[[str, int], PortReading] = sockets.probe_port
-    listeners: Callable[[int, str], tuple[int, ...]] = sockets.listeners
+    listeners: Callable[[int, str], tuple[Listener, ...]] = sockets.listeners
     bound: Callable[[int], tuple[int, ...]] = sockets.bound
     gpus: Callable[[], Gpus] = nvml.read
     segments: Callable[[], tuple[Segment, ...]] = shm.segments

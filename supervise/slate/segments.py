@@ -46,6 +46,8 @@ class _Lot(Enum):
     ANONYMOUS = (Ownership.UNKNOWN, "unused, names no owner")
     FOREIGN = (Ownership.FOREIGN, "another user's")
     UNREAD = (Ownership.UNKNOWN, "users cannot be read")
+    # Never removed: whoever has made a second name has a use for it.
+    LINKED = (Ownership.UNKNOWN, "has {} names, left alone")
     VEILED = (Ownership.UNKNOWN, "in the host's /dev/shm, users invisible from this container")
 
 
@@ -160,7 +162,7 @@ def _match(name: str, patterns: Iterable[Pattern[str]]) -> Match[str] | None:
 
 def _veiled(segment: Segment) -> VeiledSegment:
     fields = (segment.name, segment.file, segment.size, segment.uid, segment.age_s)
-    return VeiledSegment(*fields, private=segment.private)
+    return VeiledSegment(*fields, private=segment.private, links=segment.links)
 
 
 def _owner(match: Match[str]) -> int | None:
@@ -174,6 +176,9 @@ def _ours(segment: Segment, snapshot: Snapshot) -> Finding:
     evidence = ("recorded by an earlier attempt", amount(segment.size))
     if segment.uid != snapshot.uid:
         return Finding("shm", path, Ownership.FOREIGN, (*evidence, f"uid {segment.uid}"), blocking=False)
+    if segment.links > 1:
+        why = f"has {segment.links} names, left alone"
+        return Finding("shm", path, Ownership.UNKNOWN, (*evidence, why), blocking=False)
     if not segment.users_known:
         return Finding("shm", path, Ownership.UNKNOWN, (*evidence, "its users cannot be read"), blocking=False)
     action = Remove(path, segment.file, FileType.REGULAR, segment.uid)
@@ -194,6 +199,8 @@ def _lot(segment: Segment, snapshot: Snapshot, request: SlateRequest) -> _Lot | 
     pid = _owner(named) if named else None
     if pid is not None and made_by_the_living(pid, segment.age_s, snapshot):
         return None
+    if segment.links > 1:
+        return _Lot.LINKED
     if not segment.users_known:
         return _Lot.UNREAD
     return _Lot.NAMED if named else _Lot.ANONYMOUS
@@ -219,6 +226,8 @@ def _remark(lot: _Lot, segments: Sequence[Segment], level: Evict | None) -> Find
     ownership, why = lot.value
     if lot is _Lot.FOREIGN:
         why += f", uid {', '.join(str(uid) for uid in sorted({segment.uid for segment in segments}))}"
+    if lot is _Lot.LINKED:
+        why = why.format(" or ".join(str(links) for links in sorted({segment.links for segment in segments})))
     first = min(segment.name for segment in segments)
     subject = f"{shm.DIRECTORY}/{first}"
     if len(segments) > 1:

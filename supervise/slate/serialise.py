@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from supervise.model.preflight import Check
 from supervise.model.slate import Finding, Outcome, SlateResult
 
 
@@ -17,8 +18,13 @@ def to_json(result: SlateResult) -> dict[str, Any]:
         "obstacles": [_finding(finding) for finding in result.obstacles],
         "remarks": [_finding(finding) for finding in result.remarks],
         "checks": list(result.checks),
-        "preflight": [{"name": c.name, "level": c.level.value, "text": c.text, "fix": c.fix} for c in result.preflight],
+        # None: it was not asked for, as in `clean`.
+        "preflight": [_check(check) for check in result.preflight] or None,
     }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {"name": check.name, "level": check.level.value, "text": check.text, "fix": check.fix}
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:

@@ -101,8 +101,10 @@ def _port(host: Host, address: str, number: int, processes: dict[int, Process]) 
     reading = host.probe_port(address, number)
     if reading.state is not PortState.HELD:
         return reading
-    inodes = (*host.listeners(number, address), *host.bound(number))
-    return replace(reading, holders=sockets.holders(inodes, processes.values()))
+    listening = host.listeners(number, address)
+    inodes = (*(listener.inode for listener in listening), *host.bound(number))
+    uids = tuple(dict.fromkeys(listener.uid for listener in listening))
+    return replace(reading, holders=sockets.holders(inodes, processes.values()), listening=uids)
 
 
 def _serving(processes: Iterable[Process]) -> dict[int, tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 from supervise.model.need import DeviceKind, MemoryRule, Need
 from supervise.model.process import ProcessId
 from supervise.model.slate import (
+    Action,
     Await,
     EndProcesses,
     Finding,
@@ -17,6 +19,10 @@ from supervise.model.slate import (
     GpuStatus,
     MoveAside,
     Outcome,
+    Remove,
+    RemoveCgroup,
+    RemoveSysv,
+    RemoveTree,
     SlateResult,
     Snapshot,
     Verdict,
@@ -34,6 +40,7 @@ _LOOK_EVERY_S = 0.1
 _ASK_EVERY_S = 0.25
 # Who uses a file may just be leaving; one that cannot be removed now will not be in a minute either.
 _FILE_TRIES = 3
+_INFINITIVE = {"ended": "end", "moved": "move", "removed": "remove"}
 
 
 def sweep(request: SlateRequest, host: Host | None = None) -> SlateResult:
@@ -62,7 +69,7 @@ def sweep(request: SlateRequest, host: Host | None = None) -> SlateResult:
             return _result(request, snapshot, findings, history, host.clock(), over=over)
         if repeated:
             host.sleep(_pause_s(due))
-        history.add(due, _act(due, snapshot, host, history.began + request.deadline_s - host.clock()))
+        history.add(due, _act(due, snapshot, request, host, history.began + request.deadline_s - host.clock()))
 
 
 def _pause_s(due: Sequence[Finding]) -> float:
@@ -92,7 +99,7 @@ class _History:
 
     def due(self, findings: Sequence[Finding]) -> list[Finding]:
         """What can be acted upon; where an obstacle refuses the launch anyway, nothing is worth waiting for."""
-        refused = any(finding.action is None and finding.blocking for finding in findings)
+        refused = any(f.blocking and (f.action is None or self.failed(f)) for f in findings)
         return [finding for finding in findings if self._is_due(finding, refused=refused)]
 
     def _is_due(self, finding: Finding, *, refused: bool) -> bool:
@@ -103,7 +110,12 @@ class _History:
                 return not refused
             case EndProcesses():
                 return True
-        return self._tried[finding.key] < _FILE_TRIES
+        return not self.failed(finding)
+
+    def failed(self, finding: Finding) -> bool:
+        """Whether it has been tried often enough to remove or move it: it will not go by itself."""
+        waits = finding.action is None or isinstance(finding.action, EndProcesses | Await)
+        return not waits and self._tried[finding.key] >= _FILE_TRIES
 
     def note(self, findings: Sequence[Finding], gpus: Gpus, now: float) -> bool:
         """Add a reading; True if it brings nothing new, so that acting again at once would be a busy loop."""
@@ -121,8 +133,9 @@ class _History:
             self.gone.setdefault(key, now)
         return not fresh
 
-    def outcomes(self, now: float, *, dry_run: bool) -> tuple[Outcome, ...]:
-        """Each finding with what became of it."""
+    def outcomes(self, findings: Sequence[Finding], now: float, *, dry_run: bool) -> tuple[Outcome, ...]:
+        """Each finding with what became of it; nothing was done to what has turned into a remark meanwhile."""
+        remarks = {f.key for f in findings if f.action is None and not f.blocking}
         found = (
             Outcome(
                 retold(finding, self.memory[key]),
@@ -131,14 +144,17 @@ class _History:
                 self.gone.get(key, now) - since,
             )
             for key, (finding, since) in self.seen.items()
+            if key not in remarks or isinstance(finding.action, EndProcesses | Await)
         )
         return (*found, *self._extra)
 
 
-def _act(findings: Sequence[Finding], seen: Snapshot, host: Host, within_s: float) -> Sequence[Outcome]:
+def _act(
+    findings: Sequence[Finding], seen: Snapshot, request: SlateRequest, host: Host, within_s: float
+) -> Sequence[Outcome]:
     """Processes first: what they hold can only be dealt with afterwards, at once or after the next look."""
     until = host.clock() + within_s
-    outcomes = act.end_processes(findings, seen.processes, host, within_s)
+    outcomes = act.end_processes(findings, seen, request, host, within_s)
     for finding in findings:
         if host.clock() >= until:
             break
@@ -156,11 +172,15 @@ def _result(
     over: bool,
 ) -> SlateResult:
     late = over or request.cancelled()
-    idle = [_obstacle(finding, history, now, over=over) if late else finding for finding in findings]
+    # What refuses nothing and could not be removed is told by its outcome.
+    left = [finding for finding in findings if finding.blocking or not history.failed(finding)]
+    idle = [
+        _obstacle(finding, history, now, over=over) if late or history.failed(finding) else finding for finding in left
+    ]
     idle = [finding for finding in idle if finding.action is None]
     result = SlateResult(
         run=request.run,
-        outcomes=history.outcomes(now, dry_run=request.dry_run),
+        outcomes=history.outcomes(findings, now, dry_run=request.dry_run),
         obstacles=tuple(finding for finding in idle if finding.blocking),
         remarks=tuple(finding for finding in idle if not finding.blocking),
         checks=(),
@@ -174,6 +194,9 @@ def _obstacle(finding: Finding, history: _History, now: float, *, over: bool) ->
     """What was acted upon or awaited in vain stands in the way like any other obstacle."""
     if finding.action is None:
         return finding
+    if history.failed(finding):
+        evidence = (*finding.evidence, f"could not be {_done(finding)} in {_FILE_TRIES} tries")
+        return replace(finding, action=None, evidence=evidence, remedy=finding.remedy or _by_hand(finding.action))
     waited = duration(now - history.seen[finding.key][1])
     told = retold(finding, history.memory[finding.key], over=over)
     # What is advised for after the wait may be wrong in the middle of it.
@@ -181,13 +204,33 @@ def _obstacle(finding: Finding, history: _History, now: float, *, over: bool) ->
     return replace(told, action=None, evidence=(*told.evidence, f"still there after {waited}"), remedy=remedy)
 
 
+def _by_hand(action: Action | None) -> str:
+    """What shows why something stays, and what to do then."""
+    match action:
+        case Remove(path):
+            return f"ls -l {shlex.quote(path)}; then remove or rename it by hand"
+        case RemoveTree(path) | MoveAside(path):
+            return f"ls -ld {shlex.quote(path)}; then remove or rename it by hand"
+        case RemoveCgroup(path):
+            return f"cat {shlex.quote(f'{path}/cgroup.procs')}; then rmdir it by hand"
+        case RemoveSysv(id_):
+            return f"ipcs -m -i {id_}; then ipcrm -m {id_}"
+    return ""
+
+
 def _did(finding: Finding, *, dry_run: bool, gone: bool) -> str:
+    """What was done about it; nothing is said to be done that has not had its effect."""
     if isinstance(finding.action, Await):
         return "awaited"
-    now, done = {EndProcesses: ("end", "ended" if gone else "killed"), MoveAside: ("move", "moved")}.get(
-        type(finding.action), ("remove", "removed")
-    )
-    return f"would {now}" if dry_run else done
+    done = _done(finding)
+    if dry_run:
+        return f"would {_INFINITIVE[done]}"
+    return done if gone else f"not {done}"
+
+
+def _done(finding: Finding) -> str:
+    kind = type(finding.action)
+    return "ended" if kind is EndProcesses else "moved" if kind is MoveAside else "removed"
 
 
 def _checks(request: SlateRequest, snapshot: Snapshot) -> tuple[str, ...]:

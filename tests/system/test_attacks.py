@@ -10,6 +10,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from supervise.slate.request import Host, SlateRequest
 from supervise.slate.survey import survey
 from supervise.slate.sweep import sweep
 from tests.support.launcher import readable_python
+from tests.support.readable import ROOT
 
 pytestmark = pytest.mark.root
 
@@ -491,3 +493,40 @@ class TestRace:
         victim.unlink(missing_ok=True)
         lock(victim)
         assert swept(tmp) == {str(victim)}
+
+
+@pytest.mark.root
+def test_where_there_are_no_leases_it_goes_all_the_same(tmp_path: Path) -> None:
+    """In a container's own file system, an overlay; what we ourselves have open meanwhile does not count."""
+    lower, upper, merged = (tmp_path / name for name in ("lower", "upper", "merged"))
+    for layer in (lower, upper, merged):
+        layer.mkdir()
+    (lower / "below").write_bytes(b"x")
+    script = (
+        "mount -t tmpfs tmpfs $1 && mkdir $1/u $1/w && mount -t overlay overlay "
+        f'-o lowerdir={lower},upperdir=$1/u,workdir=$1/w {merged} && shift && exec "$@"'
+    )
+    code = (
+        "import mmap, os, sys\n"
+        "from supervise.host import removal\n"
+        "from supervise.model.litter import FileId, FileType\n"
+        "def remove(path):\n"
+        "    state = os.stat(path)\n"
+        "    return removal.remove(path, FileId(state.st_dev, state.st_ino), FileType.REGULAR, state.st_uid).value\n"
+        "free, held = (os.path.join(sys.argv[1], name) for name in ('free', 'held'))\n"
+        "for path in (free, held):\n"
+        "    open(path, 'wb').write(bytes(4096))\n"
+        "with open(held, 'r+b') as file:\n"
+        "    mapping = mmap.mmap(file.fileno(), 0)\n"
+        "print(remove(free), remove(held), os.path.exists(free), os.path.exists(held))\n"
+    )
+    inside = ["sh", "-c", script, "sh", str(upper), sys.executable, "-c", code, str(merged)]
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", *inside],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["gone", "remains", "False", "True"]

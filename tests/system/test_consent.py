@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -74,6 +75,9 @@ def test_nobody_is_asked_without_a_terminal(supervise: Supervise, holder: Proces
     assert launched.popen.returncode == Exit.SLATE
     assert "[y/N]" not in launched.stderr
     assert "--evict all ends it" in launched.stderr
+    told = json.loads((supervise.run_directory() / "slate.json").read_text())
+    assert [(obstacle["subject"], obstacle["evict"]) for obstacle in told["obstacles"]] == [(f"port {port}", "all")]
+    assert told["clean"] is False
     assert signals.alive(holder)
 
 

@@ -72,7 +72,11 @@ def edit(path: Path, **changed: Any) -> None:
 
 Break = Callable[[Path], object]
 BROKEN: dict[str, tuple[Break, Level, str]] = {
-    "a shard is missing": (lambda m: (m / SECOND).unlink(), REFUSAL, f"{SECOND} is missing of the 2 files"),
+    "a shard is missing": (
+        lambda m: (m / SECOND).unlink(),
+        REFUSAL,
+        f"{SECOND} is missing; ",
+    ),
     "a link to nothing": (
         lambda m: ((m / SECOND).unlink(), (m / SECOND).symlink_to("../blobs/0")),
         REFUSAL,
@@ -247,6 +251,20 @@ def test_the_hubs_cache(vllm: str, tmp_path: Path) -> None:
     assert (level, "is a link to nothing" in text) == (WARNING, True)
     # On line the engine downloads it.
     assert of("model", checked(vllm, "serve", "owner/name", env=env)) == []
+
+
+def test_which_of_two_models_counts_is_not_certain(vllm: str, model: Path, tmp_path: Path) -> None:
+    """vLLM takes the first of two flags, and a flag before a word."""
+    nowhere = tmp_path / "nowhere"
+    told = [level for level, _ in of("model", checked(vllm, "serve", "--model", model, "--model", nowhere))]
+    assert REFUSAL not in told
+    assert [level for level, _ in of("model", checked(vllm, "serve", "--model", nowhere))] == [REFUSAL]
+
+
+def test_what_is_no_port(vllm: str, model: Path) -> None:
+    ((level, text),) = of("port", checked(vllm, "serve", model, "--port", 99999))
+    assert (level, text) == (REFUSAL, "--port '99999' is not a port (1 to 65535)")
+    assert of("port", checked(vllm, "serve", model, "--port", 9999)) == []
 
 
 def test_heads(vllm: str, model: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from supervise.host import occupants
 from supervise.model.rules import LeftoverRules
 from supervise.model.slate import Finding, Ownership, SlateResult, Verdict
-from supervise.slate import artefacts
+from supervise.slate import artefacts, caches
 from supervise.slate.artefacts import check
 from supervise.slate.request import Host, SlateRequest
 from supervise.slate.survey import survey
@@ -148,6 +148,21 @@ def test_a_thousand_dumps_go(short_dir: Path, home: Path, users: Users) -> None:
     assert verified(asked) == (f"1 open file matches {glob}",)
 
 
+def test_one_that_cannot_be_removed_is_not_said_to_be(
+    short_dir: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked = dump(short_dir / "a_debug_1.pt"), request(home, f"{short_dir}/*_debug_*.pt")
+    with monkeypatch.context() as patch:
+        patch.setattr("supervise.host.lease._filesystem", lambda _: b"nfs4")
+        patch.setattr("supervise.host.removal._used", lambda *_: None)
+        for _ in range(2):
+            result = sweep(asked)
+            assert [(o.did, o.verdict) for o in result.outcomes] == [("not removed", Verdict.REMAINS)]
+            assert (result.clean, result.remarks, result.obstacles) == (True, (), ())
+    assert path.exists()
+    assert [(o.did, o.verdict) for o in sweep(asked).outcomes] == [("removed", Verdict.GONE)]
+
+
 def test_dry_run_touches_nothing(short_dir: Path, home: Path) -> None:
     path = dump(short_dir / "a_debug_1.pt")
     result = sweep(request(home, f"{short_dir}/*_debug_*.pt", dry_run=True))
@@ -229,6 +244,84 @@ def test_a_cache_is_moved_aside_whole(home: Path, cache: Path) -> None:
     assert (moved / "artefact").read_bytes() == b"x" * 8192
     assert moved.name in result.outcomes[0].finding.evidence[-1]
     assert sweep(request(home, rules=CACHES, purge=("compile",))).outcomes == ()
+
+
+NAMED = LeftoverRules(caches={"compile": ("${CACHE_DIR:-~/cache/compile}",)}, keep=("{tmp}/kept_cache*",))
+
+
+def purged(home: Path, place: Path) -> SlateResult:
+    asked = request(home, rules=NAMED, purge=("compile",))
+    return sweep(replace(asked, env={**asked.env, "CACHE_DIR": str(place)}))
+
+
+@pytest.mark.parametrize("name", ["triton-cache", "TorchInductor_ada", "my.triton", "compiled", "Cache"])
+def test_a_cache_that_a_variable_names_goes_if_it_is_called_like_one(home: Path, name: str) -> None:
+    (home / "x" / name).mkdir(parents=True)
+    assert purged(home, home / "x" / name).clean
+    assert not (home / "x" / name).exists()
+
+
+@pytest.mark.parametrize("name", ["src", "project", "data", "hub"])
+def test_what_is_not_called_like_one_is_only_told(home: Path, name: str) -> None:
+    path = home / "x" / name
+    path.mkdir(parents=True)
+    (obstacle,) = purged(home, path).obstacles
+    assert obstacle.evidence[-1] == "CACHE_DIR names it, and by its name it is no cache"
+    assert f"mv -- {path} {path}.aside-" in obstacle.remedy
+    assert [each.name for each in path.parent.iterdir()] == [name]
+
+
+def test_the_place_that_a_library_has_chosen_needs_no_such_name(home: Path) -> None:
+    rules = LeftoverRules(caches={"compile": ("${CACHE_DIR:-~/chosen}",)})
+    (home / "chosen").mkdir()
+    assert sweep(request(home, rules=rules, purge=("compile",))).clean
+    assert not (home / "chosen").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("cache", "it is the home directory"),
+        (".", "the home directory is in it"),
+        ("cache/.cache", "it is the directory of all caches"),
+        ("kept_cache_0/x_cache", "it is kept for ever"),
+    ],
+)
+def test_what_holds_more_than_a_cache_is_never_moved(short_dir: Path, place: str, why: str) -> None:
+    home = short_dir / "cache"
+    path = short_dir / place
+    path.mkdir(parents=True, exist_ok=True)
+    home.mkdir(exist_ok=True)
+    (obstacle,) = purged(home, path).obstacles
+    assert (obstacle.action, obstacle.evidence[-1]) == (None, why)
+    assert obstacle.remedy == "correct CACHE_DIR, or start without --purge-cache compile"
+    assert path.exists()
+
+
+@pytest.mark.parametrize(("below", "why"), [("", "it is the current"), ("a/b", "the current directory is in it")])
+def test_where_we_are_is_never_moved(home: Path, below: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = home / "x" / "cache"
+    (cache / below).mkdir(parents=True)
+    monkeypatch.chdir(cache / below)
+    assert why in purged(home, cache).obstacles[0].evidence[-1]
+    monkeypatch.chdir("/")
+    assert purged(home, cache).clean
+
+
+def test_a_mount_point_is_never_moved(home: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.ismount", lambda path: path == str(cache))
+    assert purged(home, cache).obstacles[0].evidence[-1] == "it is a mount point"
+    monkeypatch.undo()
+    assert purged(home, cache).clean
+
+
+def test_the_top_of_the_file_system_is_never_moved(home: Path) -> None:
+    """Nothing is there to be moved if this fails: only what is found is looked at."""
+    reading = caches._read("/usr/lib", "compile", "now")
+    assert reading is not None
+    asked = request(home, purge=("compile",))
+    asked = replace(asked, env={**asked.env, "CACHE_DIR": "/usr/lib"})
+    assert "too near to the top" in caches._checked(reading, "${CACHE_DIR:-~/x}", asked).problem
 
 
 def test_two_in_a_second_get_two_names(home: Path, cache: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -231,6 +232,32 @@ class TestSockets:
         assert gone(tmp) == set()
         assert (tmp / NAME).exists()
 
+    def test_one_with_a_second_name(self, tmp: Path) -> None:
+        unbound(tmp / NAME)
+        os.link(tmp / NAME, tmp / "another-name")
+        assert gone(tmp) == set()
+        assert remarks(tmp)[NAME].evidence[-1] == "has 2 names, left alone"
+        (tmp / "another-name").unlink()
+        assert gone(tmp) == {NAME}
+
+    def test_a_search_that_cannot_be_finished_is_told(self, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(endpoints, "_USUAL", str(tmp))
+        unbound(tmp / NAME)
+        with monkeypatch.context() as patch:
+            patch.setattr(endpoints, "_WITHIN_S", -1.0)
+            assert remarks(tmp)["."].evidence[0] == f"the search in {tmp} could not be finished"
+        assert gone(tmp) == {NAME}
+        assert remarks(tmp) == {}
+
+    def test_a_directory_that_both_names_lead_to_is_searched_for_each_once(
+        self, tmp: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(endpoints, "_USUAL", str(tmp / "alias"))
+        (tmp / "alias").symlink_to(tmp)
+        unbound(tmp / NAME)
+        assert len(endpoints.survey(request(tmp))) == 1
+        assert gone(tmp) == {NAME}
+
     def test_nothing_but_our_own_run_s_is_asked_for(self, tmp: Path) -> None:
         unbound(tmp / NAME)
         assert gone(tmp, evict=Evict.OWN) == set()
@@ -269,6 +296,51 @@ class TestBatons:
         result = sweep(request(tmp))
         assert not result.clean
         assert (tmp / "ext/op/lock").exists()
+
+    def test_one_that_cannot_be_removed_is_an_obstacle_each_time(self, tmp: Path) -> None:
+        path = baton(tmp / "ext/op/lock")
+        os.link(path, tmp / "a second name")
+        for _ in range(2):
+            result = sweep(request(tmp))
+            (outcome,) = result.outcomes
+            assert (outcome.did, outcome.verdict, result.clean) == ("not removed", Verdict.REMAINS, False)
+            (obstacle,) = result.obstacles
+            assert (obstacle.subject, obstacle.action) == (str(path), None)
+            assert obstacle.evidence[-1] == "could not be removed in 3 tries"
+            assert obstacle.remedy == f"ls -l {path}; then remove or rename it by hand"
+        (tmp / "a second name").unlink()
+        assert gone(tmp) == {"ext/op/lock"}
+
+    def test_a_search_that_cannot_be_finished_is_told(self, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        baton(tmp / "ext/op/lock")
+        lock(tmp / "hub/.locks/empty.lock")
+        monkeypatch.setattr(locks, "_WITHIN_S", -1.0)
+        told = remarks(tmp)
+        assert told["ext"].evidence == (
+            f"the search in {tmp}/ext could not be finished",
+            "old build locks may be left there",
+        )
+        assert told["hub/.locks"].evidence[0] == f"the search in {tmp}/hub/.locks could not be finished"
+        monkeypatch.undo()
+        assert gone(tmp) == {"ext/op/lock"}
+
+    def test_a_search_without_descriptors_is_told(self, tmp: Path) -> None:
+        """Not enough to descend: what is there is not seen, and not said not to be there."""
+        baton(tmp / "ext/op/lock")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        held: list[int] = []
+        try:
+            # Two are left, as to a program with three streams under a limit of five; the listing counts its own.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+            while len(os.listdir("/proc/self/fd")) < 255:
+                held.append(os.open("/", os.O_PATH))
+            told = (locks.survey(request(tmp)), endpoints.survey(request(tmp)))
+        finally:
+            for fd in held:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert {lock.found.path for lock in told[0]} == {f"{tmp}/ext"}
+        assert {socket.path for socket in told[1]} == {str(tmp), "/tmp"}
 
     def test_while_a_compiler_that_has_lost_its_python_works_there(self, tmp: Path) -> None:
         baton(tmp / "ext/op/lock")

@@ -287,6 +287,20 @@ def test_another_user_s_segment_is_only_told(made, clean):
     assert path.exists()
 
 
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_segment_with_a_second_name_is_told_and_stands_in_nobody_s_way(made, clean, recorded):
+    path = made.segment(f"vllm_offload_{unusual()}.mmap")
+    second = SHM / f"{path.name}-second"
+    made.names.add(second.name)
+    os.link(path, second)
+    records = (record(segments=(identity(path),)),) if recorded else ()
+    result = clean(records=records)
+    assert (result.outcomes, result.obstacles, result.clean) == ((), (), True)
+    assert "has 2 names, left alone" in result.remarks[0].evidence
+    second.unlink()
+    assert removed(clean(records=records)) == {str(path)}
+
+
 def test_what_was_made_this_moment_stays_for_now(made, clean):
     path = made.segment(f"vllm_offload_{unusual()}.mmap", age_s=0.0)
     assert clean(Evict.ALL).outcomes == ()

@@ -49,6 +49,11 @@ def test_whatever_prevents_it_stands_in_the_way(reading, ownership, why):
     assert finding.remedy
 
 
+def test_what_people_can_do_about_a_problem_is_told():
+    (finding,) = judged(replace(READING, problem="no cache by its name", remedy="mv -- a b"))
+    assert (finding.action, finding.blocking, finding.remedy) == (None, True, "mv -- a b")
+
+
 def test_nothing_is_judged_without_being_asked():
     assert judged(READING, request=replace(REQUEST, purge=())) == []
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from supervise.model.evict import Evict
-from supervise.model.litter import FileId, FileType, FoundFile, Litter
+from supervise.model.litter import FileId, FileType, FoundFile, Litter, unfinished
 from supervise.model.process import HostId, Process, ProcessId
 from supervise.model.rules import LeftoverRules
 from supervise.model.slate import Ownership, Remove, Snapshot
@@ -61,6 +61,7 @@ def test_a_young_one_is_left_alone_without_a_word() -> None:
         ({"uid": 1001}, REQUEST, 1000, Ownership.FOREIGN, "uid 1001", ""),
         ({"uid": 1001}, REQUEST, 0, Ownership.FOREIGN, "uid 1001", "--evict-user 1001"),
         ({"uid": 1001}, replace(REQUEST, evict_uids=frozenset({1001})), 1000, Ownership.FOREIGN, "uid 1001", ""),
+        ({"links": 2}, REQUEST, 1000, Ownership.UNKNOWN, "has 2 names, left alone", ""),
         ({"users_known": False}, REQUEST, 1000, Ownership.UNKNOWN, "cannot be told", ""),
         ({}, replace(REQUEST, evict=Evict.OWN), 1000, Ownership.STALE, "nobody", "--evict stale"),
     ],
@@ -81,3 +82,10 @@ def test_root_may_be_told_to_treat_a_user_as_itself() -> None:
     request = replace(REQUEST, evict_uids=frozenset({1000}))
     (finding,) = judged(STALE, request=request, uid=0)
     assert finding.action == Remove(STALE.path, STALE.file, FileType.SOCKET, 1000)
+
+
+def test_an_unfinished_search_is_told_beside_what_it_found() -> None:
+    removal, remark = judged(STALE, unfinished("/tmp"))
+    assert removal.action
+    assert (remark.action, remark.blocking, remark.ownership) == (None, False, Ownership.UNKNOWN)
+    assert remark.evidence[0] == "the search in /tmp could not be finished"

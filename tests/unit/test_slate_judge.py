@@ -215,6 +215,17 @@ def test_a_port_held_invisibly_is_an_obstacle():
     assert (finding.ownership, finding.action, finding.blocking) == (Ownership.UNKNOWN, None, True)
 
 
+def test_whoever_listens_invisibly_is_told_by_his_user():
+    finding = only(snapshot(ports=(replace(held(), listening=(0,)),)))
+    assert (finding.ownership, finding.action, finding.blocking) == (Ownership.FOREIGN, None, True)
+    assert "a socket of uid 0 listens on it" in finding.evidence
+
+
+def test_a_package_that_is_nowhere_is_told():
+    finding = only(snapshot(), replace(REQUEST, missing=("nosuch",)))
+    assert (finding.kind, finding.subject, finding.blocking) == ("package", "nosuch", False)
+
+
 def test_a_port_that_cannot_be_tried_is_not_free():
     finding = only(snapshot(ports=(PortReading(8000, "", PortState.UNKNOWN, error="denied"),)))
     assert (finding.ownership, finding.action, finding.blocking) == (Ownership.UNKNOWN, None, True)

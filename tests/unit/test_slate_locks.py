@@ -8,7 +8,7 @@ import pytest
 
 from supervise.host.lockfiles import _COMPILER, Compiler
 from supervise.model.evict import Evict
-from supervise.model.litter import FileId, FileType, FoundFile, Litter, LockKind, LockReading
+from supervise.model.litter import FileId, FileType, FoundFile, Litter, LockKind, LockReading, unfinished
 from supervise.model.process import HostId
 from supervise.model.slate import Ownership, Remove, Snapshot
 from supervise.slate import locks
@@ -81,6 +81,21 @@ def test_many_that_are_left_are_one_remark() -> None:
     (finding,) = judged(*left)
     assert (finding.subject, finding.evidence[0]) == ("/c/.locks", "122 download locks")
     assert finding.remedy.count(" /c/") == 8
+
+
+@pytest.mark.parametrize("kind", list(LockKind))
+def test_an_unfinished_search_is_told_beside_what_it_found(kind: LockKind) -> None:
+    remark, removal = judged(LockReading(unfinished("/c/locks"), kind), BATON)
+    assert removal.action
+    assert (remark.action, remark.blocking, remark.ownership) == (None, False, Ownership.UNKNOWN)
+    assert remark.evidence[0] == "the search in /c/locks could not be finished"
+
+
+@pytest.mark.parametrize(
+    ("glob", "place"), [("/c/ext/**/lock", "/c/ext"), ("/c/a*/lock", "/c"), ("/c/x/lock", "/c/x"), ("/*", "/")]
+)
+def test_where_a_search_begins(glob: str, place: str) -> None:
+    assert locks._literal(glob) == place
 
 
 def test_a_young_soft_lock_of_a_dead_process_is_stale_all_the_same() -> None:

@@ -81,6 +81,26 @@ def test_a_living_owner_keeps_it_unless_the_pid_was_reused(age_s, goes):
     assert bool(judged(segment("eng_55_x"), living={55: age_s})) is goes
 
 
+@pytest.mark.parametrize("name", ["eng_55_x", "eng_offload_a", "psm_1a"])
+@pytest.mark.parametrize("ours", [False, True], ids=["a rule's", "recorded"])
+def test_one_with_a_second_name_is_told_and_left(name, ours):
+    records = (record(segments=(FileId(1, 7),)),) if ours else ()
+    assert one(judged(segment(name), evict=Evict.ENGINES, records=records)).action
+    finding = one(judged(segment(name, links=2), evict=Evict.ENGINES, records=records))
+    assert (finding.action, finding.blocking, finding.ownership) == (None, False, Ownership.UNKNOWN)
+    assert "has 2 names, left alone" in finding.evidence
+    assert not finding.remedy
+
+
+def test_several_with_more_names_are_one_line():
+    found = [segment(f"psm_{number}", number, links=links) for number, links in ((1, 2), (2, 3), (3, 2))]
+    assert one(judged(*found)).evidence[0] == "has 2 or 3 names, left alone"
+
+
+def test_one_with_a_second_name_that_somebody_uses_is_not_mentioned():
+    assert judged(segment("eng_55_x", links=2, users=(7,))) == []
+
+
 def test_an_owner_of_unknown_age_keeps_it():
     assert judged(segment("eng_55_x"), processes={55: process(55)}) == []
 
