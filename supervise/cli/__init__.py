@@ -6,6 +6,7 @@ launch does not pay for a parser.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
 
 VERBS = ("run", "clean", "status", "logs", "stop", "profiles", "demo")
 _OWN_FLAGS = ("--help", "-h", "--version")
+_NO_MEMORY = "out of memory; see `ulimit -v` (RLIMIT_AS), the memory limit of the container, and `free -h`"
+_NO_THREAD = (
+    "cannot start another process or thread; see `ulimit -u` (RLIMIT_NPROC), the pids limit of the container, and "
+    "`ulimit -v` (RLIMIT_AS)"
+)
+_NO_DIRECTORY = "the current directory does not exist any more: cd to one that does"
+_UNMAPPED = (
+    "failed to map segment",
+    "annot allocate memory",
+    "cannot create shared object",
+    "returned NULL without setting",
+)
 
 
 def main() -> NoReturn:
@@ -54,14 +67,45 @@ def _guarded(action: Callable[[], object]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)
-    except OSError as error:
-        _fail(Exit.INTERNAL, f"{error.filename or 'system call'}: {error.strerror}")
     except Exception as error:
-        _explain(error)
+        if lack := _lack(error):
+            _fail(Exit.INTERNAL, lack)
+        try:
+            _explain(error)
+        except (MemoryError, ImportError, SystemError, OSError):
+            _fail(Exit.INTERNAL, _NO_MEMORY)
         if os.environ.get("SUPERVISE_TRACEBACK"):
             raise
         told = f"{type(error).__name__}: {error}"
         _fail(Exit.INTERNAL, f"internal error: {told}; please report it, with SUPERVISE_TRACEBACK=1 for the details")
+
+
+def _lack(error: Exception) -> str | None:
+    """What the machine or one of its limits denies us, if it is that; nothing is imported to tell."""
+    text = str(error)
+    # The linker's words for ENOMEM are all that is left of it in an ImportError (dlopen(3)), and less in a SystemError.
+    if isinstance(error, MemoryError) or (
+        isinstance(error, ImportError | SystemError) and any(map(text.__contains__, _UNMAPPED))
+    ):
+        return _NO_MEMORY
+    if isinstance(error, RuntimeError) and text.startswith("can't start new thread"):
+        return _NO_THREAD
+    if not isinstance(error, OSError):
+        return None
+    # fork(2) and clone(2) have no other EAGAIN; of what else is not ready the name of a file or none is told.
+    if isinstance(error, BlockingIOError) and error.filename == sys.executable:
+        return _NO_THREAD
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _in_a_directory():
+        return _NO_DIRECTORY
+    return _NO_MEMORY if error.errno == errno.ENOMEM else f"{error.filename or 'system call'}: {error.strerror}"
+
+
+def _in_a_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _explain(error: Exception) -> None:
@@ -82,6 +126,8 @@ def _explain(error: Exception) -> None:
 
 def run(command: list[str], options: Options | None, booted: Booted) -> None:
     """Run a server under supervision, then leave with its status."""
+    # Before anything is touched: relative paths mean nothing in a directory that was removed.
+    os.getcwd()
     from supervise import runner
     from supervise.attempts.store import Store, default_root
     from supervise.report.console import for_stream
@@ -103,9 +149,12 @@ def _leave(done: Done) -> NoReturn:
 
 
 def _fail(status: int, text: str) -> NoReturn:
-    from supervise.report.console import write_unless_stuck
+    try:
+        from supervise.report.console import write_unless_stuck
 
-    write_unless_stuck(sys.stderr, f"supervise: {text}\n")
+        write_unless_stuck(sys.stderr, f"supervise: {text}\n")
+    except (MemoryError, ImportError, SystemError, OSError):
+        os.write(2, f"supervise: {text}\n".encode("utf-8", "backslashreplace"))
     # Not sys.exit: what Python would flush on its way out may be a pipe that nobody reads.
     os._exit(int(status))
 

@@ -1,11 +1,12 @@
-"""The door to files of ours: atomic writes, private directories, exact removal.
+"""The door to files of ours: atomic writes, bounded reads, private directories, exact removal.
 
-`shutil` is imported where it is used: the keeper imports this module and needs that one once, at its end.
+`tree` is imported where it is used: the keeper imports this module and needs that one once, at its end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -14,6 +15,10 @@ from typing import Any
 _OWNER_FILE = ".supervise"
 # sun_path holds 108 bytes; an engine's socket name is a 36-byte uuid behind this directory (unix(7)).
 _LONGEST_BASE = 60
+_LARGEST_JSON = 64 * 1024 * 1024
+_PIECE = 256 * 1024
+# /dev/null has this number on every Linux (null(4)).
+_NULL = os.makedev(1, 3)
 
 
 def write_atomic(path: str, text: str) -> None:
@@ -41,12 +46,50 @@ def write_json(path: str, value: dict[str, Any]) -> None:
     write_atomic(path, json.dumps(value, indent=1, ensure_ascii=True) + "\n")
 
 
+def read_regular(path: str, limit: int) -> bytes:
+    """Read a whole regular file without waiting for anybody; /dev/null is an empty one.
+
+    A pipe is not even opened: whoever waits at its other end would take us for its reader.
+
+    Args:
+        path: the file; links are followed.
+        limit: how many bytes it may have.
+
+    Returns:
+        Its content.
+
+    Raises:
+        OSError: it is missing, unreadable, something else than a regular file, or larger.
+        ValueError: it is no path.
+    """
+    _expect_regular(path, os.stat(path))
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _expect_regular(path, os.fstat(fd))
+        pieces, left = [], limit + 1
+        # What /proc calls a regular file has no size, and may have no end.
+        while left > 0 and (piece := os.read(fd, min(left, _PIECE))):
+            pieces.append(piece)
+            left -= len(piece)
+    finally:
+        os.close(fd)
+    if left <= 0:
+        raise OSError(errno.EFBIG, f"has more than {limit // 2**20} MiB", path)
+    return b"".join(pieces)
+
+
+def _expect_regular(path: str, state: os.stat_result) -> None:
+    if stat.S_ISDIR(state.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(state.st_mode) and not (stat.S_ISCHR(state.st_mode) and state.st_rdev == _NULL):
+        raise OSError(errno.EINVAL, "is no regular file", path)
+
+
 def read_json(path: str) -> dict[str, Any] | None:
     """Read a JSON object; None if it is missing, unreadable, or damaged: such a file is never trusted, never fatal."""
     try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
-    except (OSError, ValueError):
+        value = json.loads(read_regular(path, _LARGEST_JSON).decode())
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -59,22 +102,37 @@ def private_directory(owner: str) -> str:
             can prove whose it is.
 
     Returns:
-        Its absolute path, short enough for a socket with a uuid name.
+        Its absolute path, in $TMPDIR or else in /tmp, short enough for a socket with a uuid name.
 
     Raises:
-        OSError: neither $TMPDIR nor /tmp is writable.
+        OSError: neither of them takes it; nothing is left there.
     """
-    base = os.environ.get("TMPDIR", "")
-    if not (os.path.isdir(base) and os.access(base, os.W_OK | os.X_OK) and len(base) <= _LONGEST_BASE):
-        base = "/tmp"
-    path = os.path.join(os.path.abspath(base), f"sv-{owner[:12]}")
+    named = os.environ.get("TMPDIR", "")
+    if os.path.isdir(named) and os.access(named, os.W_OK | os.X_OK):
+        base = os.path.abspath(named)
+        if len(base) <= _LONGEST_BASE:
+            # One that is full may still take a directory and then not a byte.
+            with contextlib.suppress(OSError):
+                return _private_directory(base, owner)
+    return _private_directory("/tmp", owner)
+
+
+def _private_directory(base: str, owner: str) -> str:
+    path = os.path.join(base, f"sv-{owner[:12]}")
     os.mkdir(path, 0o700)
-    write_atomic(os.path.join(path, _OWNER_FILE), owner + "\n")
+    try:
+        write_atomic(os.path.join(path, _OWNER_FILE), owner + "\n")
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+        raise OSError(error.errno, error.strerror, path) from None
     return path
 
 
 def remove_private_directory(path: str, owner: str) -> bool:
-    """Remove a private directory of ours, with all in it, if it provably is that one.
+    """Remove a private directory of ours, with all in it, if it provably is that one and nothing is mounted in it.
+
+    The proof whose it is goes last: what could not be removed now can be removed later.
 
     Args:
         path: as recorded.
@@ -83,23 +141,48 @@ def remove_private_directory(path: str, owner: str) -> bool:
     Returns:
         True if it is gone now, False if it is there and was not proven ours, or could not be removed.
     """
+    from supervise.host import tree
+
     try:
-        state = os.lstat(path)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or not _owned(path, owner):
-        return False
-    import shutil
-
-    shutil.rmtree(path, ignore_errors=True)
-    return not os.path.lexists(path)
-
-
-def _owned(path: str, owner: str) -> bool:
-    try:
-        with open(os.path.join(path, _OWNER_FILE), encoding="utf-8") as file:
-            return file.read().strip() == owner
+        # Before anything of it is looked at: a file system whose server is dead makes every look hang.
+        if tree.mounts_at(path):
+            return False
+        if not _gone(path):
+            _remove_private_directory(path, owner)
+        return _gone(path)
     except (OSError, ValueError):
         return False
+
+
+def _gone(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _remove_private_directory(path: str, owner: str) -> None:
+    """Remove it if it is ours.
+
+    Raises:
+        OSError: it is no directory with a proof in it, or could not be removed.
+    """
+    from supervise.host import tree
+
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        ours = os.fstat(directory).st_uid == os.geteuid() and _owned(directory, owner)
+        if ours and tree.empty(directory, but=_OWNER_FILE):
+            os.unlink(_OWNER_FILE, dir_fd=directory)
+            os.rmdir(path)
+    finally:
+        os.close(directory)
+
+
+def _owned(directory: int, owner: str) -> bool:
+    proof = os.open(_OWNER_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        return os.read(proof, _PIECE).decode().strip() == owner
+    finally:
+        os.close(proof)

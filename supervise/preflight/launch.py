@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from supervise.host import checkpoint, distribution, interpreter
+from supervise.host import checkpoint, distribution, files, interpreter
 from supervise.host.checkpoint import Checkpoint
 from supervise.host.within import within
 from supervise.model.need import Need
@@ -49,6 +48,7 @@ _UNUSUAL_ENV = (
 )
 _PLAIN_FORMATS = (None, "auto", "hf", "safetensors")
 _SHORTEST_FLAG = 5
+_LARGEST_YAML = 16 * 1024 * 1024
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _READ = {VLLM: (0, 32)}
 
@@ -229,12 +229,9 @@ def _may_move(wrappers: Sequence[str]) -> bool:
 
 
 def _read_text(path: str) -> str:
-    """What is no file, such as a pipe, was read when the command line was understood: it cannot be read twice.
+    """What is no file, such as a pipe, would be emptied for the engine.
 
     Raises:
         OSError: it cannot be read.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError("no regular file")
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+    return files.read_regular(path, _LARGEST_YAML).decode()

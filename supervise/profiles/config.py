@@ -51,6 +51,8 @@ def _mapping(text: str) -> Mapping[str, Any]:
 
     try:
         data = yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     except yaml.YAMLError as error:
         raise ValueError(f"no YAML: {error}") from error
     if data is None:

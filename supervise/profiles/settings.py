@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from supervise.host import files
 from supervise.model.evict import Evict
 from supervise.profiles.errors import ProfileError
 from supervise.profiles.leftovers import expand, templates
 from supervise.profiles.table import Table
 
 _STANDING = (Evict.OWN, Evict.STALE)
+_LARGEST = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,7 @@ def load_settings(env: Mapping[str, str]) -> Settings:
     """
     path = settings_path(env)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = files.read_regular(path, _LARGEST)
     except (FileNotFoundError, NotADirectoryError) as error:
         if env.get("SUPERVISE_CONFIG"):
             raise ProfileError(path, "", "does not exist", "the file that SUPERVISE_CONFIG names") from error

@@ -38,6 +38,8 @@ class Table:
             return cls(file, tomllib.loads(data.decode()))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ProfileError(file, "", f"is not TOML: {error}", "a TOML document in UTF-8") from error
+        except RecursionError:
+            raise ProfileError(file, "", "is not TOML: nested too deeply", "a TOML document in UTF-8") from None
 
     def error(self, key: str, problem: str, allowed: str) -> ProfileError:
         """Build the complaint about one key of this table."""

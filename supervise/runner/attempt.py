@@ -49,10 +49,11 @@ class Opened:
         """
         marker_id = os.urandom(16).hex()
         attempt = run.open_attempt()
+        private = files.private_directory(marker_id)
         opened = cls(
             attempt=attempt,
             marker=Marker(run.name, attempt.number, marker_id),
-            private=files.private_directory(marker_id),
+            private=private,
             command=command,
             need=need,
             supervisor=procfs.self_id(),
@@ -60,7 +61,12 @@ class Opened:
             keeper=keeper,
             tiers=tiers,
         )
-        opened.record()
+        try:
+            opened.record()
+        except OSError:
+            # Nobody would ever know whose it is.
+            files.remove_private_directory(private, marker_id)
+            raise
         return opened
 
     def record(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from supervise.attempts.log import Bound
 from supervise.attempts.pruning import Pruning
 from supervise.group.ending import Deadlines
+from supervise.host import files
 from supervise.model.evict import Evict
 from supervise.model.need import Need
 from supervise.model.profile import Profile
@@ -15,6 +16,8 @@ from supervise.model.tier import Wanted
 from supervise.profiles import load, match, titles
 from supervise.profiles.derive import derive, environment
 from supervise.profiles.settings import load_settings
+
+_LARGEST_YAML = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,5 +135,5 @@ def _warned(need: Need, matched: match.Match) -> Need:
 
 
 def _read_text(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+    """The engine's own YAML; a pipe is left to the engine, which could not read again what we had taken out of it."""
+    return files.read_regular(path, _LARGEST_YAML).decode()

@@ -1,5 +1,7 @@
 """The user's settings: what they may say, and the one line that says what is wrong with them."""
 
+import os
+
 import pytest
 
 from supervise.model.evict import Evict
@@ -84,6 +86,28 @@ def test_a_file_that_is_named_and_missing_is_told(tmp_path):
 def test_what_cannot_be_read_is_told(tmp_path):
     with pytest.raises(ProfileError, match="cannot be read: Is a directory"):
         load_settings({"SUPERVISE_CONFIG": str(tmp_path)})
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (str(tmp_path / "fifo"), "/dev/zero"):
+        with pytest.raises(ProfileError, match="cannot be read: is no regular file"):
+            load_settings({"SUPERVISE_CONFIG": path})
+
+
+def test_what_is_too_large_is_told(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"#" * 2**20)
+    assert load_settings({"SUPERVISE_CONFIG": str(path)}) == Settings()
+    path.write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(ProfileError, match="cannot be read: has more than 1 MiB"):
+        load_settings({"SUPERVISE_CONFIG": str(path)})
+
+
+def test_what_is_nested_too_deeply_is_one_clear_line():
+    text = b"artefacts = " + b"[" * 100_000 + b"]" * 100_000
+    with pytest.raises(ProfileError, match=r"config\.toml: is not TOML: nested too deeply"):
+        parse_settings(text, "config.toml", ENV)
 
 
 def test_they_are_read_from_their_file(tmp_path):
