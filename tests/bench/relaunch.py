@@ -115,20 +115,7 @@ def attempt(contestant: Contestant, *, ignore_term: bool, directory: Path) -> Tr
         RuntimeError: the stage could not be set.
     """
     program = [sys.executable, str(Path(__file__).resolve()), contestant.name, str(int(ignore_term)), str(directory)]
-    done = subprocess.run(
-        zoo_alone.command(program),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_DEADLINE_S,
-        env=managers.environment()
-        | {"TMPDIR": str(directory), "HOME": str(directory), "XDG_STATE_HOME": str(directory)}
-        | {"XDG_RUNTIME_DIR": str(directory), "XDG_CACHE_HOME": str(directory)},
-    )
-    if done.returncode:
-        raise RuntimeError(f"{contestant.name}: {done.stderr}")
-    return Try(**json.loads(done.stdout))
+    return Try(**zoo_alone.told(program, directory, managers.environment(), _DEADLINE_S))
 
 
 def main() -> None:

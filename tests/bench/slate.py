@@ -56,20 +56,7 @@ def measure(directory: Path, rounds: int) -> dict[str, Samples]:
         RuntimeError: something was not cleaned, or not measured.
     """
     program = [sys.executable, str(Path(__file__).resolve()), str(directory), str(rounds)]
-    done = subprocess.run(
-        zoo_alone.command(program),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_DEADLINE_S,
-        env=managers.environment()
-        | {"TMPDIR": str(directory), "HOME": str(directory), "XDG_STATE_HOME": str(directory)}
-        | {"XDG_RUNTIME_DIR": str(directory), "XDG_CACHE_HOME": str(directory)},
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    taken: dict[str, Samples] = json.loads(done.stdout)
+    taken: dict[str, Samples] = zoo_alone.told(program, directory, managers.environment(), _DEADLINE_S)
     return taken
 
 
