@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 
 from supervise.model.need import MemoryRule
-from supervise.model.rules import LeftoverRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Profile:
     they match. `title_prefix` is an environment variable that changes what comes before `::` in a title, and what it
     is by default. `environment` is added to the server's unless the user set the variable; `{dir}` in it is the
     attempt's private runtime directory, `{tmp}` the temporary directory before, `{user}` the user name. `signatures`
-    names the signature sets in profiles/signatures/, `leftovers` is what those of profiles/leftovers/ say together,
+    names the signature sets in profiles/signatures/, `leftovers` those of profiles/leftovers/,
     `packages` are the distributions that the engine is installed from. `switches` take no value and `lists` take
     several words; any other flag takes one. `gpu_product` names the values whose product is the number of GPUs over all
     nodes, each one in `gpu_unless` only while the value it maps to is not given by a flag.
@@ -109,7 +108,7 @@ class Profile:
     percents: tuple[re.Pattern[str], ...]
     ready: ReadyRule
     signatures: tuple[str, ...]
-    leftovers: LeftoverRules
+    leftovers: tuple[str, ...]
     packages: tuple[str, ...]
     grace_s: float
     linger_s: float

@@ -8,27 +8,32 @@ from dataclasses import replace
 from supervise.model.need import Need
 from supervise.model.preflight import Check, Level
 from supervise.model.slate import Gpus
-from supervise.preflight import devices, disk, heads, length, limits, memory, model, ports, shm
+from supervise.preflight import disk, ports
 from supervise.preflight.launch import Launch, NotReadError
 from supervise.profiles.load import GENERIC
 from supervise.text import printable
 
 _Family = Callable[[Launch], Iterable[Check]]
 _OF_ANY: dict[str, _Family] = {ports.NAME: ports.check, disk.NAME: disk.check}
-_OF_ENGINES: dict[str, _Family] = {
-    model.NAME: model.check,
-    heads.NAME: heads.check,
-    length.NAME: length.check,
-    devices.NAME: devices.check,
-    memory.NAME: memory.check,
-    memory.HOST_NAME: memory.check_host,
-    shm.NAME: shm.check,
-    limits.NAME: limits.check,
-    limits.CORE_NAME: limits.check_core,
-}
-
-NAMES: tuple[str, ...] = (*_OF_ENGINES, *_OF_ANY)
+NAMES = ("model", "heads", "length", "gpus", "memory", "hostmemory", "shm", "limits", "core", ports.NAME, disk.NAME)
 """What --no-preflight takes."""
+
+
+def _of_engines() -> dict[str, _Family]:
+    # Any other program's launch does not pay for what reads a model.
+    from supervise.preflight import devices, heads, length, limits, memory, model, shm
+
+    return {
+        model.NAME: model.check,
+        heads.NAME: heads.check,
+        length.NAME: length.check,
+        devices.NAME: devices.check,
+        memory.NAME: memory.check,
+        memory.HOST_NAME: memory.check_host,
+        shm.NAME: shm.check,
+        limits.NAME: limits.check,
+        limits.CORE_NAME: limits.check_core,
+    }
 
 
 def check(
@@ -52,7 +57,7 @@ def check(
     if "all" in skip:
         return ()
     launch = Launch(need, env, gpus, state_dir)
-    families = _OF_ANY if need.profile == GENERIC else _OF_ENGINES | _OF_ANY
+    families = _OF_ANY if need.profile == GENERIC else _of_engines() | _OF_ANY
     found: list[Check] = []
     for name, family in families.items():
         if name not in skip:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from supervise.host import checkpoint, distribution, files, interpreter
-from supervise.host.checkpoint import Checkpoint
+from supervise.host import files
 from supervise.host.within import within
 from supervise.model.need import Need
 from supervise.model.preflight import Level
@@ -21,6 +21,9 @@ from supervise.profiles import config, load, match
 from supervise.profiles.arguments import Arguments
 from supervise.profiles.values import Values
 from supervise.profiles.wrappers import WRAPPERS
+
+if TYPE_CHECKING:
+    from supervise.host.checkpoint import Checkpoint
 
 MODEL_S = 2.0
 """How long a model's files may take to read, in seconds; whatever blocks is left after as much again."""
@@ -84,6 +87,8 @@ class Launch:
     @cached_property
     def builds(self) -> frozenset[str]:
         """The engine's versions in the installation of its own interpreter, empty if they cannot be told."""
+        from supervise.host import distribution, interpreter
+
         python, _ = interpreter.find(self.need.program, self.env, before=self.need.wrappers)
         site = python.site if python else ()
         return frozenset(each.version for each in distribution.find(self.profile, site))
@@ -181,6 +186,8 @@ class Launch:
     def _reading(self) -> tuple[Place, Checkpoint | None] | OSError:
         """One reading for all checks, whether or not it went well: what hangs once would hang again."""
         caches, weights = tuple(self.arguments.flags.get("--download-dir", ())), self.plain_weights
+
+        from supervise.host import checkpoint
 
         def read() -> tuple[Place, Checkpoint | None]:
             found = place.find(self.need.model, self.env, caches, self.revision)

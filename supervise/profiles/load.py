@@ -11,7 +11,7 @@ from supervise.model.need import MemoryRule
 from supervise.model.profile import FlagSpec, Form, PhaseRule, PortRule, Profile, ReadyRule
 from supervise.profiles import data_dir
 from supervise.profiles.errors import ProfileError
-from supervise.profiles.leftovers import load_rules
+from supervise.profiles.leftovers import available_rules
 from supervise.profiles.table import Table
 
 GENERIC = "generic"
@@ -111,7 +111,7 @@ def _profile(path: Path, top: Table) -> Profile:
         percents=top.patterns("percents", ("desc", "pct")),
         ready=_ready(top.table("ready")),
         signatures=top.texts("signatures"),
-        leftovers=load_rules(top.texts("leftovers")),
+        leftovers=_known_sets(top),
         packages=top.texts("packages"),
         grace_s=top.seconds("grace_s"),
         linger_s=top.seconds("linger_s"),
@@ -119,6 +119,15 @@ def _profile(path: Path, top: Table) -> Profile:
     for table in (launch, gpus, titles):
         table.done()
     return profile
+
+
+def _known_sets(table: Table) -> tuple[str, ...]:
+    """Names of sets of leftovers; what they say is read by whoever launches an engine."""
+    found, known = table.texts("leftovers"), available_rules()
+    for index, name in enumerate(found):
+        if name not in known:
+            raise table.error(f"leftovers[{index}]", f"is {name!r}", ", ".join(known))
+    return found
 
 
 def _form(table: Table) -> Form:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from supervise.model.evict import Evict
 from supervise.model.need import Need
 from supervise.model.profile import Profile
-from supervise.model.rules import LeftoverRules, join
+from supervise.model.rules import LeftoverRules
 from supervise.model.slate import Record
+from supervise.profiles.leftovers import load_rules
 from supervise.profiles.load import GENERIC
 from supervise.runner.plan import Options, Plan
 from supervise.slate import SlateRequest
@@ -42,7 +43,7 @@ def for_launch(
         planned.need,
         planned.profiles.values(),
         # A program that is no engine is not spoilt by what an engine left.
-        profile.leftovers if profile.name != GENERIC else LeftoverRules(),
+        load_rules(profile.leftovers) if profile.name != GENERIC else LeftoverRules(),
         planned.env,
         planned.options,
         records,
@@ -72,7 +73,7 @@ def for_host(
 ) -> SlateRequest:
     """Ask for what any engine has left on this host, whoever launched it."""
     known = tuple(profiles)
-    rules = join(profile.leftovers for profile in known)
+    rules = load_rules(tuple(name for profile in known for name in profile.leftovers))
     return _request(HOST, None, known, rules, os.environ, options, records, dry_run=dry_run)
 
 

@@ -63,11 +63,9 @@ SERVING = ("ready", 2.0)
         pytest.param(PLAIN, IMPORTS, ("supervisor", "keeper"), id="plain-imports-two-of-us"),
         pytest.param(PLAIN, ENGINE, ("keeper",), id="plain-engine-keeper"),
         pytest.param(PLAIN, LOAD, ("supervisor", "guard", "keeper"), id="plain-load-all-of-us"),
-        pytest.param(PLAIN, SERVING, ("supervisor", "keeper"), id="plain-serving-two-of-us"),
         pytest.param(TENSOR_PARALLEL, SERVING, ("supervisor", "guard", "keeper"), id="tp2-serving-all-of-us"),
         pytest.param(TWO_API_SERVERS, SERVING, ("leader",), id="api2-serving-leader"),
         pytest.param(EXTERNAL_BALANCER, SERVING, ("leader",), id="external-lb-serving-leader"),
-        pytest.param(EXTERNAL_BALANCER, ENGINE, ("supervisor",), id="external-lb-engine-supervise"),
     ],
 )
 def test_nothing_is_left(

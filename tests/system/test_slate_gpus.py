@@ -200,8 +200,7 @@ def test_a_name_of_an_instance_that_matches_nothing_is_not_clean(built, tmp_path
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", ["of-total", "of-free"])
-@pytest.mark.parametrize("call", ["init", "count"])
+@pytest.mark.parametrize(("call", "rule"), [("init", "of-total"), ("count", "of-free")])
 @pytest.mark.parametrize(("how", "error"), [("fails {} 15", "GPU is lost"), ("hangs {}", "NVML did not answer in 1 s")])
 def test_a_driver_that_fails_is_never_clean(built, tmp_path, members, how, error, call, rule):
     told = clean(built, tmp_path, members, "0", how.format(call), timeout_s=1.0, rule=rule, pids=[])
@@ -212,7 +211,7 @@ def test_a_driver_that_fails_is_never_clean(built, tmp_path, members, how, error
 @pytest.mark.parametrize("call", ["handle", "uuid", "name", "memory", "compute"])
 @pytest.mark.parametrize(("how", "error"), [("fails {} 15", "GPU is lost"), ("hangs {}", "NVML did not answer in 1 s")])
 def test_a_device_that_fails_is_never_clean_and_the_other_is_usable(built, tmp_path, members, how, error, call):
-    for device, is_clean in (("0", False), ("GPU-aa", False), ("0,1", False), ("1", True), ("GPU-bb", True)):
+    for device, is_clean in (("0", False), ("0,1", False), ("GPU-bb", True)):
         told = clean(built, tmp_path, members, device, f"{how.format(call)} 0", timeout_s=1.0, pids=[])
         assert told["clean"] is is_clean, device
         if device == "0":

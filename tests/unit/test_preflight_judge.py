@@ -14,7 +14,7 @@ from supervise.host.space import Space
 from supervise.model.need import DeviceKind, Devices, Need, Port
 from supervise.model.preflight import Check, Level
 from supervise.model.slate import GpuReading, Gpus, GpuStatus
-from supervise.preflight import configs, devices, disk, length, limits, memory, place, ports, shm
+from supervise.preflight import checks, configs, devices, disk, length, limits, memory, place, ports, shm
 
 GIB = 2**30
 MIB = 2**20
@@ -232,3 +232,7 @@ def test_where_a_model_is(model: str | None, kind: str) -> None:
 @given(st.text(max_size=40), st.text(max_size=20))
 def test_no_name_of_a_model_raises(model: str, revision: str) -> None:
     place.find(model, {"HF_HUB_CACHE": "/nowhere"}, (), revision)
+
+
+def test_every_check_has_a_name_that_can_be_skipped():
+    assert tuple(checks._of_engines() | checks._OF_ANY) == checks.NAMES
