@@ -12,6 +12,8 @@ import re
 import time
 from collections.abc import Iterator
 
+from supervise.host import mounts
+
 PREFIX = "supervise-"
 _OURSELVES = b"0"
 _FORGOTTEN_S = 60.0
@@ -178,26 +180,15 @@ def located(path: str, controller: str | None = None) -> tuple[str | None, str]:
     Returns:
         Its directory, None if it is not below anything mounted here, and the mount point.
     """
-    for line in _mounts().splitlines():
-        mount, _, source = line.partition(" - ")
-        kind, _, options = source.split(" ", 2)
-        if kind != ("cgroup" if controller else "cgroup2") or (controller and controller not in options.split(",")):
+    kind = b"cgroup" if controller else b"cgroup2"
+    for mount in mounts.listed():
+        if mount.type != kind or (controller and controller.encode() not in mount.options.split(b",")):
             continue
-        root, top = (_unescaped(field) for field in mount.split(" ")[3:5])
+        root, top = os.fsdecode(mount.root), os.fsdecode(mount.point)
         below = os.path.relpath(path, root)
         if below != ".." and not below.startswith("../") and not path.startswith("/.."):
             return os.path.normpath(os.path.join(top, below)), top
     return None, ""
-
-
-def _mounts() -> str:
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
-
-
-def _unescaped(field: str) -> str:
-    r"""A path of mountinfo, where blanks and backslashes stand as `\040` and `\134`."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
 def _write(path: str, data: bytes) -> None:

@@ -13,6 +13,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from supervise.host import mounts
+
 # Where it has been tried. What is mapped through an overlay is open in the layer below only, which the lease does not
 # see; a network file system knows nothing of other machines.
 _TRUSTWORTHY = frozenset({b"ext2", b"ext3", b"ext4", b"xfs", b"tmpfs"})
@@ -64,11 +66,5 @@ def _take(file: int) -> bool | None:
 
 
 def _filesystem(device: int) -> bytes | None:
-    """The type of a mounted file system (proc(5), mountinfo); None where files have other devices than their mount."""
-    number = f"{os.major(device)}:{os.minor(device)}".encode()
-    with open("/proc/self/mountinfo", "rb") as mounts:
-        for line in mounts:
-            before, _, after = line.partition(b" - ")
-            if before.split(maxsplit=3)[2] == number:
-                return after.split(maxsplit=1)[0]
-    return None
+    """The type of a mounted file system; None where files have other devices than their mount."""
+    return next((mount.type for mount in mounts.listed() if mount.device == device), None)

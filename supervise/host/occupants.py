@@ -7,14 +7,12 @@ of a process in another mount namespace the place within the file system is comp
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
+from supervise.host import mounts
 from supervise.host.usage import may_use
-
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def below(directories: Collection[str], *, private: bool = False) -> tuple[dict[str, tuple[int, ...]], bool]:
@@ -47,7 +45,7 @@ def below(directories: Collection[str], *, private: bool = False) -> tuple[dict[
 class _Place(NamedTuple):
     """Where something is, whatever it is mounted as: device and path within the file system."""
 
-    device: bytes
+    device: int
     path: bytes
 
 
@@ -81,8 +79,8 @@ class _Search:
             return lambda path, directory: _within(path, self._paths[directory])
         if namespace not in self._mounts:
             self._mounts[namespace] = _mounts(pid)
-        mounts = self._mounts[namespace]
-        return lambda path, directory: _same(_place(path, mounts), self._places[directory])
+        table = self._mounts[namespace]
+        return lambda path, directory: _same(_place(path, table), self._places[directory])
 
 
 def _within(path: bytes, directory: bytes) -> bool:
@@ -95,9 +93,9 @@ def _same(place: _Place | None, directory: _Place | None) -> bool:
     return place.device == directory.device and _within(place.path, directory.path)
 
 
-def _place(path: bytes, mounts: list[_Mount]) -> _Place | None:
+def _place(path: bytes, table: list[_Mount]) -> _Place | None:
     """By the last mount on the longest way to it, which hides the others."""
-    mount = max((m for m in mounts if _within(path, m.point)), key=lambda m: len(m.point), default=None)
+    mount = max((m for m in table if _within(path, m.point)), key=lambda m: len(m.point), default=None)
     if mount is None:
         return None
     return _Place(mount.place.device, mount.place.path.rstrip(b"/") + b"/" + path[len(mount.point) :].lstrip(b"/"))
@@ -105,13 +103,8 @@ def _place(path: bytes, mounts: list[_Mount]) -> _Place | None:
 
 def _mounts(pid: str) -> list[_Mount]:
     """Of a process, the last one first."""
-    with open(f"/proc/{pid}/mountinfo", "rb") as file:
-        fields = [line.split() for line in file]
-    return [_Mount(_plain(f[4]), _Place(f[2], _plain(f[3]))) for f in reversed(fields)]
-
-
-def _plain(text: bytes) -> bytes:
-    return _written(_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), text))
+    found = [_Mount(_written(m.point), _Place(m.device, _written(m.root))) for m in mounts.listed(pid)]
+    return found[::-1]
 
 
 def _written(path: bytes) -> bytes:

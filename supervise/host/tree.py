@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from typing import NamedTuple
 
+from supervise.host import mounts
 from supervise.model.litter import FileId
 
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 _ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -46,10 +45,7 @@ def mounts_at(path: str) -> tuple[str, ...]:
         OSError: they cannot be listed.
     """
     real = os.fsencode(os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)))
-    with open("/proc/self/mountinfo", "rb") as file:
-        lines = file.read().splitlines()
-    # Blanks and backslashes stand as \040 and \134 in it.
-    points = [_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ", 5)[4]) for line in lines]
+    points = (mount.point for mount in mounts.listed())
     return tuple(os.fsdecode(point) for point in points if point == real or point.startswith(real + b"/"))
 
 

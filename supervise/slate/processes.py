@@ -11,8 +11,6 @@ from supervise.model.process import Process, ProcessId
 from supervise.model.slate import LOST_ID, Await, EndProcesses, Eviction, Finding, Ownership, Record, Snapshot
 from supervise.profiles.load import GENERIC
 from supervise.slate import orphans, policy
-from supervise.slate.policy import at_work as at_work
-from supervise.slate.policy import run_at_work as run_at_work
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from supervise.model.slate import Finding, Ownership, RemoveCgroup, RemoveTree, Snapshot
-from supervise.slate import processes
+from supervise.slate import policy
 from supervise.slate.request import SlateRequest
 
 
@@ -21,11 +21,7 @@ def _trees(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding])
         return
     for record in snapshot.records:
         path = record.runtime_dir
-        if (
-            path in snapshot.directories
-            and record.run == request.run
-            and not processes.at_work(record, snapshot, request)
-        ):
+        if path in snapshot.directories and record.run == request.run and not policy.at_work(record, snapshot, request):
             evidence = (f"private directory of attempt {record.attempt}",)
             action = RemoveTree(path, record.marker_id)
             yield Finding("directory", path, Ownership.OURS, evidence, action, blocking=False)
@@ -39,7 +35,7 @@ def _cgroups(snapshot: Snapshot, request: SlateRequest) -> Iterator[Finding]:
             path in snapshot.empty_cgroups
             and record.run == request.run
             and record.host == snapshot.host
-            and not processes.at_work(record, snapshot, request)
+            and not policy.at_work(record, snapshot, request)
         ):
             evidence = (f"empty cgroup of attempt {record.attempt}",)
             yield Finding("cgroup", path, Ownership.OURS, evidence, RemoveCgroup(path), blocking=False)
