@@ -36,14 +36,6 @@ def at_work(record: Record, snapshot: Snapshot, request: SlateRequest) -> bool:
     return role_at_work(record, snapshot, request) is not None
 
 
-def run_at_work(run: str, attempt: int, snapshot: Snapshot, request: SlateRequest) -> bool:
-    """The same for a marker: whether somebody still contains the group of that attempt."""
-    return any(
-        record.run == run and record.attempt == attempt and at_work(record, snapshot, request)
-        for record in snapshot.records
-    )
-
-
 def role_at_work(record: Record, snapshot: Snapshot, request: SlateRequest) -> str | None:
     """Who of an attempt is alive; for this run we ourselves do not count, we are only about to begin the next one."""
     if record.host != snapshot.host:
