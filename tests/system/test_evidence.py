@@ -408,9 +408,14 @@ CPU = "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu"
         (V1.format(root="/", top="/cg/memory"), "4:cpu,cpuacct:/a", None),
     ],
 )
-def test_memory_events(monkeypatch: pytest.MonkeyPatch, mount: str, membership: str, file: str | None) -> None:
+def test_memory_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mount: str, membership: str, file: str | None
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(f"{CPU}\n{mount}\n")
+    real = open
+    monkeypatch.setattr("builtins.open", lambda path, *rest: real(table if "mountinfo" in str(path) else path, *rest))
     texts = {"/proc/7/cgroup": f"{membership}\n", file: "oom_kill 0\n"}
-    monkeypatch.setattr(cgroupfs, "_mounts", lambda: f"{CPU}\n{mount}\n")
     monkeypatch.setattr(condition, "_text", texts.get)
     assert condition.memory_events(7) == (None if file is None else "oom_kill 0\n")
 
