@@ -14,7 +14,7 @@ class Line:
     `number` counts from 1 in the attempt's log; lines end at LF or CR. `process` is the name in the prefix
     ("Worker_TP0", "EngineCore", "TP0"), None without one; `raw` is the whole line and `text` the line without its
     prefix, both without escape sequences and control characters: safe to print. `record` is True if a logger's prefix
-    began the line.
+    began the line. `rank` is the number of the rank that the prefix names, `time` its moment, as it stands there.
     """
 
     number: int
@@ -25,6 +25,8 @@ class Line:
     level: str | None = None
     source: str | None = None
     record: bool = False
+    rank: int | None = None
+    time: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ class Signature:
 
     `literals` are cheap substrings of which at least one is in every matching line; `pattern` is searched in a line's
     text. `fatal` is True if a server cannot go on after it. `phase` is the phase that the failure belongs to, None for
-    any. `meaning` and `advice` may use named groups of the pattern as {name}. `match` and `nomatch` are lines as they
-    stand in a log.
+    any. `meaning` and `advice` may use named groups of the pattern as {name}. `constraint` says when the advice must
+    not be followed, or what it costs; None if it costs nothing. `match` and `nomatch` are lines as they stand in a log.
     """
 
     id: str
@@ -89,6 +91,7 @@ class Signature:
     advice: tuple[str, ...]
     match: tuple[str, ...]
     nomatch: tuple[str, ...]
+    constraint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,10 @@ class End:
     """How the leader ended, as far as the kernel and our own doing can tell.
 
     `code` is the exit code, `signal` the signal that killed it; both None while it lives. `sent` are the signals we
-    sent to the group: 137 proves nothing by itself. `requested` is True if the stop was asked of us.
+    sent to the group: 137 proves nothing by itself. `requested` is True if the stop was asked of us. `known` is False
+    for a log from anywhere, of which nobody can tell how its server ended, or whether it did. `oom_kills` counts those
+    of the group's cgroup during the attempt (memory.events), None where that cannot be read; `kernel` are lines of the
+    kernel's log that concern the group.
     """
 
     code: int | None = None
@@ -135,13 +141,18 @@ class End:
     sent: tuple[int, ...] = ()
     ready: bool = False
     phase: str | None = None
+    known: bool = True
+    oom_kills: int | None = None
+    kernel: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The first cause.
 
-    `text` is the line as in the log without its prefix; None together with `line` when nobody printed one.
+    `text` is the line as in the log without its prefix; None together with `line` when nobody printed one. `fatal` is
+    False if the log shows no failure: a server that runs, or that ended as it was asked to. `fingerprint` is the same
+    for the same failure whatever its pids, ranks, addresses, sizes and dates; None where there is no cause.
     """
 
     text: str | None
@@ -153,6 +164,9 @@ class Diagnosis:
     meaning: str
     advice: tuple[str, ...]
     evidence: tuple[Line, ...] = ()
+    fatal: bool = True
+    rank: int | None = None
+    fingerprint: str | None = None
 
     @property
     def deterministic(self) -> bool:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervise.diagnosis.lines import LIMIT, LineReader, parse
+from supervise.diagnosis.lines import LIMIT, LineReader
+from supervise.diagnosis.prefixes import parse
 from supervise.model.diagnosis import Line
 
 BITS = st.sampled_from(

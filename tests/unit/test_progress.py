@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervise.diagnosis.lines import LineReader, parse
+from supervise.diagnosis.lines import LineReader
+from supervise.diagnosis.prefixes import parse
 from supervise.diagnosis.prefilter import finder, required_literals
 from supervise.diagnosis.progress import ProgressTracker
 from supervise.model.diagnosis import Progress

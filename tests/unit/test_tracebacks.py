@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervise.diagnosis.lines import parse
+from supervise.diagnosis.prefixes import parse
 from supervise.diagnosis.tracebacks import Place, Reading, TracebackAssembler
 from supervise.model.diagnosis import Traceback
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervise.diagnosis.lines import LineReader, parse
+from supervise.diagnosis.lines import LineReader
+from supervise.diagnosis.prefixes import parse
 from supervise.diagnosis.progress import ProgressTracker
 from supervise.diagnosis.verdict import EVIDENCE, Diagnoser
 from supervise.model.diagnosis import Diagnosis, End, FailureClass, Fatal, Line
