@@ -20,7 +20,7 @@ import pytest
 
 from supervise import evidence
 from supervise.evidence import Budget, Captured
-from supervise.host import cgroupfs, condition, files, procfs, pyspy
+from supervise.host import condition, files, procfs, pyspy
 from supervise.model.process import Process, ProcessId
 from supervise.model.slate import GpuReading, Gpus, GpuStatus
 from tests.support.family import Family

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervise.diagnosis.lines import LineReader
-from supervise.diagnosis.prefixes import parse
 from supervise.diagnosis.prefilter import finder, required_literals
+from supervise.diagnosis.prefixes import parse
 from supervise.diagnosis.progress import ProgressTracker
 from supervise.model.diagnosis import Progress
 from supervise.model.profile import PhaseRule, ReadyRule

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervise.diagnosis.prefixes import parse
 from supervise.diagnosis.matching import Matcher, group_by_gate
+from supervise.diagnosis.prefixes import parse
 from supervise.diagnosis.verdict import Diagnoser
 from supervise.model.diagnosis import FailureClass, Role, Signature, SignatureSet, Trap
 from supervise.profiles.errors import ProfileError
