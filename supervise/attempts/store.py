@@ -24,6 +24,7 @@ from typing import Any
 from supervise.attempts import told
 from supervise.attempts.pruning import Kept, Pruning, to_remove
 from supervise.host import files
+from supervise.model.restart import Identity
 from supervise.model.slate import Record
 
 VERSION = 1
@@ -162,6 +163,15 @@ class Run:
         previous = self.attempt(before[-1]).read("outcome") if before else None
         first = bool(outcome["failed"]) and not (previous or {}).get("failed", False)
         attempt.write("outcome", {**outcome, "first_failure": first})
+
+    def recent_failures(self, before: int, most: int = 20) -> list[tuple[int, Identity]]:
+        """What the last attempts before that one failed of, as far as they told: number and cause, newest first."""
+        failed: list[tuple[int, Identity]] = []
+        for number in [number for number in reversed(self.numbers()) if number < before][:most]:
+            cause = told.identity(self.attempt(number).read("outcome") or {})
+            if cause.known:
+                failed.append((number, cause))
+        return failed
 
     def write_state(self, state: dict[str, Any]) -> None:
         """Publish the live state for `status`, `stop` and the next start."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from supervise.host import procfs
 from supervise.model.litter import FileId
 from supervise.model.process import HostId, ProcessId
+from supervise.model.restart import Identity
 from supervise.model.slate import LOST_ID, Record
 
 # A pid is an int of C, start ticks, devices and inodes have 64 bits (proc(5), inode(7)).
@@ -60,6 +61,12 @@ def instead(number: int, state: dict[str, Any] | None) -> dict[str, Any]:
     """
     known = state if state and state.get("attempt") == number and state.get("host") else {}
     return {"host": procfs.host_id()._asdict(), **known, "id": LOST_ID, "segments": [], "members": []}
+
+
+def identity(outcome: dict[str, Any]) -> Identity:
+    """What tells the failure in a sound outcome.json from others; outcomes of earlier versions know less of it."""
+    cause = outcome.get("cause") or {}
+    return Identity(cause.get("fingerprint"), cause.get("signature"), cause.get("text"), cause.get("phase"))
 
 
 def _absent(name: str, said: dict[str, Any]) -> bool:
@@ -128,7 +135,13 @@ def _process(value: object) -> bool:
 
 
 def _cause(value: object) -> bool:
-    return isinstance(value, dict) and (value.get("text") is None or _text(value["text"]))
+    names = ("text", "fingerprint", "signature", "phase")
+    return isinstance(value, dict) and all(value.get(name) is None or _text(value[name]) for name in names)
+
+
+def _moment(value: object) -> bool:
+    """Seconds since the epoch; JSON knows Infinity and NaN, no clock does."""
+    return type(value) in (int, float) and 0 <= cast("float", value) < _WORD
 
 
 # Whoever reads these goes through them.
@@ -155,4 +168,5 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "first_failure": _truth,
     "survivors": lambda value: isinstance(value, list),
     "cause": _cause,
+    "relaunch_at": _moment,
 }

@@ -8,6 +8,7 @@ import typer
 
 from supervise import __version__
 from supervise.model.evict import Evict
+from supervise.model.restart import Policy, When
 from supervise.model.tier import Tier
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Put it in front of `vllm serve` or `sglang serve`. `supervise [OPTIONS] COMMAND…` is `supervise run …`.",
     epilog="Exit status: the server's own; 90 not ready in time; 91 ended by itself with 0; 92 hung; 93 deterministic "
-    "failure; 94 slate not clean, nothing launched; 95 something survived; 125 supervise itself failed; 126, 127 "
-    "cannot execute, not found.",
+    "failure; 94 slate not clean, nothing launched; 95 something survived; 96 gave up after repeated failures; 125 "
+    "supervise itself failed; 126, 127 cannot execute, not found.",
 )
 
 
@@ -35,6 +36,7 @@ def _run_name(name: str | None) -> str | None:
 
 
 _CACHES = ("compile",)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PASS_ON = {"allow_interspersed_args": False}
 
 Command = Annotated[
@@ -132,6 +134,22 @@ NoPreflight = Annotated[
         "or all.",
     ),
 ]
+Restart = Annotated[
+    When,
+    typer.Option(
+        "--restart",
+        help="Launch again after a failure. With on-failure: where it may help, and once where nobody knows; with "
+        "always: there as well, time and again. Never what would fail the same way: exit 93.",
+    ),
+]
+MaxRestarts = Annotated[
+    str,
+    typer.Option("--max-restarts", metavar="N[/WINDOW]", help="So many within 30s, 10m, 1h, 1d: exit 96 after them."),
+]
+Backoff = Annotated[
+    float,
+    typer.Option("--backoff", metavar="SECONDS", min=0, hidden=True, help="The first wait before a relaunch."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -166,6 +184,9 @@ def _run(
     purge_cache: PurgeCache = None,
     package: Packages = None,
     no_preflight: NoPreflight = None,
+    restart: Restart = When.NO,
+    max_restarts: MaxRestarts = "5/1h",
+    backoff: Backoff = 4.0,
 ) -> None:
     """Clean slate, launch, watch, name the first cause, end verified."""
     from supervise.attempts.log import Bound
@@ -192,6 +213,7 @@ def _run(
         tty=tty,
         clearing=_clearing(evict, evict_user, artefacts, purge_cache, package),
         no_preflight=_checks(no_preflight),
+        restart=_policy(restart, max_restarts, backoff),
     )
     run(command, options, boot())
 
@@ -249,6 +271,20 @@ def _clearing(
     )
 
 
+def _policy(when: When, limit: str, backoff_s: float) -> Policy | None:
+    """None without restarts: then nothing of it is imported."""
+    import re
+
+    told = re.fullmatch(r"([1-9][0-9]{0,5})(?:/([1-9][0-9]{0,5})([smhd]?))?", limit)
+    if told is None:
+        raise typer.BadParameter(f"--max-restarts {limit!r}: use N or N/WINDOW, like 5 or 5/1h")
+    if when is When.NO:
+        return None
+    most, count, unit = told.groups()
+    window_s = Policy().window_s if count is None else float(count) * _SECONDS[unit or "s"]
+    return Policy(when, int(most), window_s, backoff_s)
+
+
 def _uid(user: str) -> int:
     import pwd
 
@@ -289,6 +325,38 @@ def _logs(
     raise typer.Exit(logs(run, attempt, follow=follow))
 
 
+def _engine_name(name: str | None) -> str | None:
+    from supervise.diagnosis.engines import ENGINES
+    from supervise.profiles.load import names
+
+    if name is not None and name not in (known := sorted({*ENGINES, *names()})):
+        raise typer.BadParameter(f"{name!r}: use {', '.join(known)}")
+    return name
+
+
+@app.command("explain", short_help="The first cause, from any log.")
+def _explain(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="A log from anywhere, packed or not; - is standard input.")
+    ],
+    exit_status: Annotated[
+        int | None,
+        typer.Option(
+            "--exit-status", metavar="N", min=-64, max=255, help="How the server ended, if known; minus a signal."
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="NAME", callback=_engine_name, help="Whose log it is. Default: told from it."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per FILE and line on standard output.")] = False,
+) -> None:
+    """The first cause, from any log: exit 0 if it is named, 1 if the log is healthy, 3 if it cannot be named."""
+    from supervise.verbs.explain import explain_files
+
+    raise typer.Exit(explain_files(files, as_json=json, exit_status=exit_status, engine=engine))
+
+
 @app.command("stop", short_help="Stop a run and wait for its verified end.")
 def _stop(
     run: MaybeRun = None,
@@ -304,11 +372,17 @@ def _stop(
 
 
 @app.command("profiles", short_help="The engines that supervise knows.")
-def _profiles(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None) -> None:
-    """The engines that supervise knows; with NAME, where its profile is and what it says."""
+def _profiles(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...")] = None,
+) -> None:
+    """The engines that supervise knows; with NAME, where its profile is and what it says.
+
+    `supervise profiles check` proves every known failure on its own samples; with FILE, those of your own file.
+    """
     from supervise.verbs.profiles import profiles
 
-    raise typer.Exit(profiles(name))
+    raise typer.Exit(profiles(name, files or ()))
 
 
 @app.command("demo", short_help="See it work, without GPU and engine.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from supervise.diagnosis.matching import Match
-from supervise.model.diagnosis import Line, Traceback
+from supervise.model.diagnosis import Kind, Line, Traceback
 
 _PER_RANK = 24
 # After readiness a cause is looked for this close to the death of the engine: what was longer ago, the server survived.
@@ -33,11 +33,17 @@ class Rank(IntEnum):
 
 # The names in the prefixes of vLLM and SGLang, in multiprocessing's `Process NAME:`, and in SGLang's headlines.
 _RANKS = (
-    (Rank.WORKER, re.compile(r"(?:Vllm|Ray)?Worker|rank\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker")),
-    (Rank.ENGINE, re.compile(r"EngineCore|Scheduler|scheduler")),
-    (Rank.HELPER, re.compile(r"DPCoordinator|VLLM_DP_Coordinator|Detokenizer|DataParallelController|\w*Process-\d")),
+    (Rank.WORKER, re.compile(r"(?:Vllm|Ray)?Worker|(?:rank|gpu=)\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker|kernel$")),
+    (Rank.ENGINE, re.compile(r"(?:DP)?EngineCore|MQLLMEngine|Scheduler|scheduler")),
+    (
+        Rank.HELPER,
+        re.compile(r"DPCoordinator|VLLM_DP_Coordinator|Detokenizer|DataParallelController|\w*Process-\d|raylet|pid$"),
+    ),
     (Rank.FRONT, re.compile(r"A[Pp][Ii]Server|TokenizerManager|MultiTokenizerRouter")),
 )
+
+# Where a logger of native code stands: glog's and torch's file and line, or NCCL.
+_NATIVE = re.compile(r"^NCCL$|\.(?:cc|cpp|cu|cuh|h|hpp|c):\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,8 @@ class Candidate:
 
     @property
     def strong(self) -> bool:
-        """Whether it ends a server by itself: a raised exception, or a signature that is fatal."""
-        return self.traceback is not None or self._fatal
+        """Whether it ends a server by itself: a raised exception, or a signature that is fatal. A build may fail."""
+        return self._fatal or (self.traceback is not None and self.traceback.kind is not Kind.BUILD)
 
     @property
     def certain(self) -> bool:
@@ -97,13 +103,19 @@ class Candidates:
             kept[:] = [each for each in kept if each.ready]
         twin = next((index for index, each in enumerate(kept) if _same_failure(each, new)), None)
         if twin is not None:
-            if kept[twin].match is None and new.match is not None:
-                kept[twin] = replace(new, headed=new.headed or kept[twin].headed)
+            kept[twin] = _better(kept[twin], new)
             return
         if len(kept) >= _PER_RANK:
             _make_room(kept, new, dying=dying)
         if len(kept) < _PER_RANK:
             kept.append(new)
+
+    def refresh(self, traceback: Traceback) -> None:
+        """Take what has become known of a report since it was added."""
+        for kept in self._by_rank.values():
+            for index, each in enumerate(kept):
+                if each.traceback is not None and _is_same(each.traceback, traceback):
+                    kept[index] = replace(each, traceback=traceback)
 
     def best(self, *, ready: bool, death: int) -> Candidate | None:
         """Choose the first cause.
@@ -137,15 +149,21 @@ def rank_of(line: Line, traceback: Traceback | None) -> Rank:
     """
     name = (traceback.process if traceback else None) or line.process
     if name:
-        return _rank(name) or Rank.MAIN
+        return _rank(name)
     if traceback is None:
-        return Rank.MAIN if line.record else Rank.WORKER
+        return Rank.MAIN if line.record and not _is_native(line) else Rank.WORKER
+    if traceback.kind is Kind.NATIVE:
+        return Rank.WORKER
     header = traceback.header.text if traceback.header else ""
-    return (_rank(header) or Rank.MAIN) if " hit an exception" in header else Rank.MAIN
+    return _rank(header) if " hit an exception" in header else Rank.MAIN
 
 
-def _rank(name: str) -> Rank | None:
-    return next((rank for rank, pattern in _RANKS if pattern.match(name)), None)
+def _is_native(line: Line) -> bool:
+    return line.source is not None and _NATIVE.search(line.source) is not None
+
+
+def _rank(name: str) -> Rank:
+    return next((rank for rank, pattern in _RANKS if pattern.match(name)), Rank.MAIN)
 
 
 def _make_room(kept: list[Candidate], new: Candidate, *, dying: bool) -> None:
@@ -161,7 +179,25 @@ def _same_failure(known: Candidate, new: Candidate) -> bool:
     before, now = known.traceback, new.traceback
     if before is None or now is None or (before.process, before.pid) != (now.process, now.pid):
         return False
-    return before is now or (now.chain > before.chain and before.header is now.header)
+    return _is_same(before, now) or (now.chain > before.chain and before.header is now.header)
+
+
+def _is_same(one: Traceback, other: Traceback) -> bool:
+    return (one.process, one.pid, one.first, one.chain) == (other.process, other.pid, other.first, other.chain)
+
+
+def _better(known: Candidate, new: Candidate) -> Candidate:
+    """Of one failure: what says more exactly what went wrong, and what a signature knows."""
+    headed = new.headed or known.headed
+    exacter = new.traceback is not None and new.traceback.cause is new.line and known.line is not new.line
+    if (
+        exacter
+        and known.traceback is not None
+        and new.traceback is not None
+        and _is_same(known.traceback, new.traceback)
+    ):
+        return replace(new, match=new.match or known.match, headed=headed)
+    return replace(new, headed=headed) if known.match is None and new.match is not None else known
 
 
 def _precedence(candidate: Candidate) -> tuple[bool, Rank, bool, int]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import re
-
 from supervise.diagnosis.prefixes import parse
 from supervise.model.diagnosis import Line
 
 LIMIT = 16 * 1024
 """Bytes kept of one line; the rest of a longer one is dropped up to its end."""
 
-_ENDS = re.compile(rb"\r\n|\r|\n")
+# Marks of the byte order, in what is left of them without NULs: UTF-8, and UTF-16 and UTF-32 of either order.
+_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
 
 class LineReader:
     """Turns a stream into lines, the same ones however the stream is cut into chunks.
 
-    A line ends at LF, CR, or CR LF (one end, not two): progress bars redraw themselves with CR. It never raises on any
-    bytes, and it never holds more than `LIMIT` bytes of an unfinished line.
+    A line ends at LF, CR, or CR LF (one end, not two): progress bars redraw themselves with CR. NULs are dropped: a log
+    that was truncated under its writer begins with a hole of any size, and PowerShell's `>` writes UTF-16. It never
+    raises on any bytes, and it never holds more than `LIMIT` bytes of an unfinished line.
+
+    `feed` is all that most readers need. It is made of `unify` and `take`; `skip` is for whoever knows that a stretch
+    has nothing to tell (`supervise.diagnosis.scanner`).
     """
 
     def __init__(self) -> None:
@@ -34,28 +37,67 @@ class LineReader:
         Returns:
             The lines that are complete now, in order.
         """
-        if not data:
-            return []
-        if self._after_cr and data[0] == 0x0A:
-            data = data[1:]
-        *ended, rest = _ENDS.split(data)
-        self._after_cr = (data[-1] == 0x0D) if data else False
-        if not ended:
-            self._head = _extend(self._head, rest)
-            return []
-        ended[0] = _extend(self._head, ended[0])
-        self._head = rest[:LIMIT]
-        return [self._line(each) for each in ended]
+        return self.take(self.unify(data))
 
     def close(self) -> list[Line]:
         """End the stream: the unfinished last line, if there is one. The reader can go on afterwards."""
         head, self._head = self._head, b""
         return [self._line(head)] if head else []
 
+    def unify(self, data: bytes) -> bytes:
+        """Give every line of the next bytes the same end.
+
+        Args:
+            data: the next bytes of the stream, each given once, cut anywhere.
+
+        Returns:
+            The same without NULs, every end of a line an LF.
+        """
+        if b"\0" in data:
+            data = data.translate(None, b"\0")
+        if self._after_cr and data:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return data
+
+    def take(self, data: bytes) -> list[Line]:
+        """Take apart what `unify` returned.
+
+        Args:
+            data: bytes with LF as the only end of a line.
+
+        Returns:
+            The lines that are complete now, in order.
+        """
+        first, *others = data.split(b"\n")
+        if not others:
+            self._head = _extend(self._head, first)
+            return []
+        ended = [_extend(self._head, first), *others]
+        self._head = ended.pop()[:LIMIT]
+        return [self._line(each) for each in ended]
+
+    def skip(self, data: bytes) -> None:
+        """Count the lines of a stretch and pass over them.
+
+        Args:
+            data: what `unify` returned, from the beginning of a line to the end of one; `take` got all before it.
+        """
+        self._number += data.count(b"\n")
+
     def _line(self, data: bytes) -> Line:
         self._number += 1
+        if self._number == 1:
+            data = _unmarked(data)
         return parse(data[:LIMIT].decode("utf-8", "replace"), self._number)
 
 
 def _extend(head: bytes, more: bytes) -> bytes:
     return head + more[: LIMIT - len(head)] if head else more[:LIMIT]
+
+
+def _unmarked(data: bytes) -> bytes:
+    return next((data.removeprefix(mark) for mark in _MARKS if data.startswith(mark)), data)

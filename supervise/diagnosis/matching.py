@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
+from string import Formatter
 from typing import Generic, TypeVar
 
+from supervise.diagnosis.figures import compute
 from supervise.model.diagnosis import Line, Role, Signature, SignatureSet, Trap
 
 QUIET = frozenset({"TRACE", "DEBUG", "INFO"})
 """Levels that no cause is logged at: requests are, and what users send may read like any error."""
+
+_STOP = (Role.ASKED, Role.ENDING)
+_INFORMATION = (Role.CONTEXT, *_STOP)
 
 _Entry = TypeVar("_Entry", Signature, Trap)
 # Literals are grouped under gates, pieces of five characters that they share ("Error", "ailed"): some 40 instead of 180
 # look-ups for a line that holds none, which is nearly every line.
 _GATE = 5
 
+OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
+"""A stretch in brackets that holds a field is said only if the field is known: "A GPU had no room[ for {wanted}]."."""
+
+# Longer values, such as a list of all architectures, drown the sentence that they stand in.
+_LONGEST_VALUE = 240
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A signature with what its pattern captured."""
+    """A signature with what its pattern captured; a group that took no part is not among `groups`.
+
+    `facts` are numbers that the launch printed before (`supervise.diagnosis.facts`), for values that are computed.
+    """
 
     signature: Signature
     groups: dict[str, str]
+    facts: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def role(self) -> Role:
@@ -33,13 +49,52 @@ class Match:
 
     @property
     def meaning(self) -> str:
-        """The signature's meaning with the captured values filled in."""
-        return self.signature.meaning.format_map(self.groups)
+        """The signature's meaning with the values filled in; what is in brackets and not known is left out."""
+        filled = self._fill(self.signature.meaning)
+        return filled or OPTIONAL.sub("", self.signature.meaning).format_map(_Unknown(self.groups))
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The signature's advice with the captured values filled in."""
-        return tuple(text.format_map(self.groups) for text in self.signature.advice)
+        """The signature's advice with the values filled in, without the pieces of which a value is not known."""
+        return tuple(filter(None, map(self._fill, self.signature.advice)))
+
+    @property
+    def constraint(self) -> str | None:
+        """When the advice must not be followed, or what it costs; None if it costs nothing."""
+        return self._fill(self.signature.constraint) if self.signature.constraint else None
+
+    def _fill(self, template: str) -> str | None:
+        """The template with its values; None if one is missing outside of brackets."""
+        if "{" not in template:
+            return template
+        values = self._values(template)
+        kept = OPTIONAL.sub(lambda found: found[1] if values.keys() >= set(fields(found[1])) else "", template)
+        return kept.format_map(values) if values.keys() >= set(fields(kept)) else None
+
+    def _values(self, template: str) -> dict[str, str]:
+        computed = compute(fields(template), self.groups, self.facts)
+        return {name: shorten(value) for name, value in (self.groups | computed).items()}
+
+
+class _Unknown(dict[str, str]):
+    """Values of which a missing one is said to be unknown."""
+
+    def __missing__(self, key: str) -> str:
+        return "unknown"
+
+
+def fields(template: str) -> list[str]:
+    """Name the fields of a template, in order.
+
+    Raises:
+        ValueError: a brace has no counterpart.
+    """
+    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+
+
+def shorten(value: str) -> str:
+    """Cut a captured value to what a sentence bears."""
+    return value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 1] + "…"
 
 
 class _Table(Generic[_Entry]):
@@ -104,11 +159,13 @@ class Matcher:
 
     Args:
         signatures: what is known.
+        facts: numbers that the launch prints on its way up; a live mapping, such as `Facts.values`.
     """
 
-    def __init__(self, signatures: SignatureSet) -> None:
+    def __init__(self, signatures: SignatureSet, facts: Mapping[str, float] | None = None) -> None:
+        self._facts = {} if facts is None else facts
         self._all = _Table(signatures.signatures)
-        self._context = _Table(each for each in signatures.signatures if each.role is Role.CONTEXT)
+        self._context = _Table(each for each in signatures.signatures if each.role in _INFORMATION)
         self._traps = _Table(signatures.traps)
 
     def find(self, line: Line) -> Match | None:
@@ -119,21 +176,32 @@ class Matcher:
 
         Returns:
             The match. Where several signatures match, the one whose literal says most, that is, the longest. None
-            for a line that a trap hides, and for one logged as information unless it is mere context.
+            for a line that a trap hides, unless it tells of a stop, and for one logged as information unless it is
+            mere context.
         """
         text = line.text
         near = (self._context if line.level in QUIET else self._all).near(text)
-        if not near or self.hides(line):
+        if not near:
             return None
         near.sort(key=lambda held: -len(held[0]))
-        return next(filter(None, (_match(each, text) for _, entries in near for each in entries)), None)
+        hidden = self.hides(line)
+        entries = (each for _, listed in near for each in listed if not hidden or each.role in _STOP)
+        return next(filter(None, (self._match(each, text) for each in entries)), None)
 
     def hides(self, line: Line) -> bool:
         """Whether a line is a known trap: it looks fatal and is not."""
-        text = line.text
-        return any(trap.pattern.search(text) for _, traps in self._traps.near(text) for trap in traps)
+        return any(self._trapped(line.text))
 
+    def covers(self, line: Line) -> bool:
+        """Whether a headline says that the traceback below it was handled."""
+        return any(trap.covers for trap in self._trapped(line.text))
 
-def _match(signature: Signature, text: str) -> Match | None:
-    found = signature.pattern.search(text)
-    return Match(signature, found.groupdict(default="unknown")) if found else None
+    def _trapped(self, text: str) -> Iterator[Trap]:
+        return (trap for _, traps in self._traps.near(text) for trap in traps if trap.pattern.search(text))
+
+    def _match(self, signature: Signature, text: str) -> Match | None:
+        found = signature.pattern.search(text)
+        if found is None:
+            return None
+        captured = {name: value for name, value in found.groupdict().items() if value is not None}
+        return Match(signature, captured, self._facts)

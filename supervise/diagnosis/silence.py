@@ -12,6 +12,7 @@ from supervise.model.diagnosis import End, FailureClass
 
 _NATIVE_CRASH = (SIGSEGV, SIGBUS, SIGABRT)
 _CODE = re.compile(r"-?\d+")
+_OUT_OF_MEMORY = re.compile(r"Out of memory|oom-kill", re.IGNORECASE)
 
 
 class Explanation(NamedTuple):
@@ -32,6 +33,8 @@ def explain(end: End, echoes: Sequence[Match]) -> Explanation:
     Returns:
         What can be said. It never claims more than that: a SIGKILL has many senders.
     """
+    if end.oom_kills or end.kernel:
+        return _told_by_the_kernel(end)
     if child := _dead_child(echoes):
         return child
     if echoes:
@@ -39,6 +42,22 @@ def explain(end: End, echoes: Sequence[Match]) -> Explanation:
         echo = echoes[0]
         return Explanation(failure, f"No process printed a cause. {echo.meaning} {meaning}", (*echo.advice, *advice))
     return _of_leader(end)
+
+
+def _told_by_the_kernel(end: End) -> Explanation:
+    """What its log or its counters say is proof, whatever the engine made of it."""
+    counted = f"The kernel's OOM killer ended {end.oom_kills} of the group (oom_kill in memory.events)."
+    said = f"The kernel says: {end.kernel[0]}" if end.kernel else ""
+    if not end.oom_kills and not _OUT_OF_MEMORY.search(said):
+        return Explanation(FailureClass.TRANSIENT, f"The log names no cause. {said}", _CRASH_ADVICE[SIGSEGV])
+    return Explanation(
+        FailureClass.DETERMINISTIC,
+        " ".join(filter(None, (counted if end.oom_kills else "", said))),
+        (
+            "The host or the cgroup ran out of memory, not the GPU. Weights pass through it while loading.",
+            "Raise the cgroup's limit (systemd MemoryMax=, Kubernetes limits.memory, Slurm --mem), or load less at once.",
+        ),
+    )
 
 
 def _dead_child(echoes: Sequence[Match]) -> Explanation | None:
@@ -61,6 +80,8 @@ def _of_leader(end: End) -> Explanation:
         failure, why, advice = _of_signal(end.signal, ours=end.signal in end.sent)
         sender = "sent by us" if end.signal in end.sent else "not sent by us"
         return Explanation(failure, f"The server was killed by {_name(end.signal)}, {sender}{where}. {why}", advice)
+    if not end.known:
+        return Explanation(FailureClass.UNKNOWN, f"How the server ended{where} is not known.", _TELL)
     if end.code is None:
         return Explanation(FailureClass.UNKNOWN, f"The server has not ended{where} and its log names no cause.")
     if end.code == 0:
@@ -105,6 +126,10 @@ def _of_signal(signum: int, *, ours: bool) -> Explanation:
     return Explanation(FailureClass.UNKNOWN, "The log names no cause.")
 
 
+_TELL = (
+    "Say how it ended, if that is known: --exit-status N, negative for a signal.",
+    "Look above the first line of this log, and into the logs of the other nodes and of the kernel.",
+)
 _CRASHES: dict[int, str] = {
     SIGSEGV: "Native code touched memory that is not its own: a kernel library, a driver, an extension.",
     SIGBUS: "A mapped page could not be backed, which nearly always means that /dev/shm is full.",

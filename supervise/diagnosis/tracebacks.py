@@ -1,68 +1,45 @@
-"""Puts Python tracebacks together from lines of many processes, interleaved and prefixed line by line."""
+"""Puts tracebacks and other reports of several lines together, from lines of many processes that are interleaved."""
 
 from __future__ import annotations
 
-import re
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from enum import Enum
 
-from supervise.model.diagnosis import Line, Traceback
+from supervise.diagnosis import native, styles
+from supervise.diagnosis.blocks import PythonBlocks
+from supervise.diagnosis.builds import wraps_build
+from supervise.diagnosis.matching import QUIET
+from supervise.diagnosis.native import Reports
+from supervise.diagnosis.readings import Place, Reading
+from supervise.model.diagnosis import Kind, Line
 
-_OPENS = "Traceback (most recent call last):"
-_CHAINS = ("The above exception was the direct cause", "During handling of the above exception")
-# What `traceback` prints for the exception itself: a dotted name, then a colon and the message, or nothing.
-_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)(?::(?: |$)|$)")
-# multiprocessing says whose traceback follows: `Process EngineCore:`.
-_CHILD = re.compile(r"Process (?P<name>[\w.:-]+):$")
+__all__ = ["OPENERS", "Place", "Reading", "TracebackAssembler"]
 
-_FRAMES = 12
-_MESSAGE_LINES = 400
-_STRAY_LINES = 200
+OPENERS = (styles.OPENER, 'File "', *native.OPENERS)
+"""One of these is in every line that opens a traceback or a report. The line before it may be its headline."""
+
 _STREAMS = 256
+# A build is long over when this many lines went by.
+_BUILD_REACH = 5000
 
 _Key = tuple[str | None, int | None]
 
 
-class Place(Enum):
-    """Where a line stands: in no traceback, in its body, the line naming the exception, or the rest of its message."""
-
-    OUTSIDE = "outside"
-    BODY = "body"
-    EXCEPTION = "exception"
-    MESSAGE = "message"
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A line's place; `traceback` is complete and present for EXCEPTION and MESSAGE."""
-
-    place: Place
-    traceback: Traceback | None = None
-
-
-_OUTSIDE = Reading(Place.OUTSIDE)
-_BODY = Reading(Place.BODY)
-
-
 @dataclass(slots=True)
 class _Stream:
-    """What one process is in the middle of printing. `linked` says that the next block continues the chain."""
+    """What one process prints."""
 
-    place: Place = Place.OUTSIDE
-    said: Line | None = None
-    header: Line | None = None
-    opened: Line | None = None
-    frames: deque[Line] = field(default_factory=lambda: deque(maxlen=_FRAMES))
-    traceback: Traceback | None = None
-    chain: int = 0
-    linked: bool = False
-    blank: bool = False
-    left: int = 0
+    blocks: PythonBlocks = field(default_factory=PythonBlocks)
+    reports: Reports = field(default_factory=Reports)
+
+    @property
+    def reach(self) -> int:
+        """The number of the last line at which something may still go on."""
+        return max(self.blocks.reach, self.reports.reach)
 
 
 class TracebackAssembler:
-    """Says of every line where it stands, and hands out each traceback at the line that names its exception.
+    """Says of every line where it stands, and hands out each report at the line that names its failure.
 
     Streams are kept apart by the process in the prefix. Memory is bounded: the last frames of each block, and so many
     streams.
@@ -70,6 +47,14 @@ class TracebackAssembler:
 
     def __init__(self) -> None:
         self._streams: OrderedDict[_Key, _Stream] = OrderedDict()
+        self._busy: dict[_Key, _Stream] = {}
+        self._build: Line | None = None
+        self._number = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether some process is in the middle of a report: none of the next lines may be left out then."""
+        return any(stream.reach >= self._number for stream in self._busy.values())
 
     def feed(self, line: Line) -> Reading:
         """Take the next line.
@@ -78,21 +63,54 @@ class TracebackAssembler:
             line: any line, in the order of the log.
 
         Returns:
-            Its place, with the traceback from the exception line on.
+            Its place, with the report from the line on that names its failure.
         """
-        stream = self._stream(line)
-        reading = _advance(stream, line)
-        if reading.place is not Place.BODY and _is_headline(line.text):
-            stream.said = line
+        self._number = line.number
+        key = _key(line)
+        stream = self._stream(key)
+        reading = self._read(stream, line)
+        if stream.blocks.reach or stream.reports.reach:
+            self._busy[key] = stream
+        elif self._busy:
+            self._busy.pop(key, None)
         return reading
 
-    def _stream(self, line: Line) -> _Stream:
-        key = _key(line)
+    def _read(self, stream: _Stream, line: Line) -> Reading:
+        if stream.reports.reach and (followed := stream.reports.follow(line)):
+            return followed
+        reading = stream.blocks.feed(line)
+        place = reading.place
+        if place is Place.OUTSIDE or place is Place.MESSAGE:
+            return (None if _is_logged(line) else self._outside(stream, line)) or reading
+        if place is Place.EXCEPTION and (build := self._failed_build(line)):
+            return stream.blocks.explained(build)
+        return reading
+
+    def _outside(self, stream: _Stream, line: Line) -> Reading | None:
+        """Native code prints past Python's streams, also into the middle of a message."""
+        reading = stream.reports.open(line)
+        if reading is None:
+            return None
+        report = reading.traceback
+        if report is not None and report.kind is Kind.BUILD and report.chain == 0:
+            self._build = line
+        stream.blocks.leave()
+        return reading
+
+    def _failed_build(self, line: Line) -> Line | None:
+        """The error of the build that the exception is about: a compiler's output has no prefix to tell whose it is."""
+        build = self._build
+        if build is None or line.number - build.number >= _BUILD_REACH or not wraps_build(line.text):
+            return None
+        return build
+
+    def _stream(self, key: _Key) -> _Stream:
         stream = self._streams.get(key)
         if stream is None:
             stream = self._streams[key] = _Stream()
             if len(self._streams) > _STREAMS:
-                self._streams.popitem(last=False)
+                dropped, _ = self._streams.popitem(last=False)
+                self._busy.pop(dropped, None)
         return stream
 
 
@@ -103,104 +121,7 @@ def _key(line: Line) -> _Key:
     return (None, None)
 
 
-def _is_headline(text: str) -> bool:
-    """Whether a line may head a traceback. Exception groups are drawn with indented lines; those are no headlines."""
-    return bool(text) and not text[0].isspace()
-
-
-def _advance(stream: _Stream, line: Line) -> Reading:
-    if _OPENS in line.text and _opens(line.text):
-        return _open(stream, line)
-    match stream.place:
-        case Place.BODY:
-            return _in_body(stream, line)
-        case Place.MESSAGE:
-            return _in_message(stream, line)
-        case _:
-            return _OUTSIDE
-
-
-def _opens(text: str) -> bool:
-    """Whether a traceback begins here: alone on the line, or after a headline as SGLang writes it."""
-    return text.startswith(_OPENS) or (text.endswith(": " + _OPENS) and not text[0].isspace())
-
-
-def _open(stream: _Stream, line: Line) -> Reading:
-    if stream.linked:
-        stream.chain += 1
-    else:
-        stream.chain = 0
-        stream.header = stream.said if line.text.startswith(_OPENS) else line
-    stream.place, stream.opened, stream.linked, stream.left = Place.BODY, line, False, _STRAY_LINES
-    stream.frames.clear()
-    return _BODY
-
-
-def _in_body(stream: _Stream, line: Line) -> Reading:
-    if stream.opened is None or _other_record(stream.opened, line):
-        return _stray(stream)
-    if not line.text:
-        return _BODY
-    if line.text[0].isspace():
-        stream.frames.append(line)
-        return _BODY
-    if not stream.frames or not _names_exception(line.text):
-        return _stray(stream)
-    stream.traceback = _complete(stream, stream.opened, line)
-    stream.place, stream.blank, stream.left = Place.MESSAGE, False, _MESSAGE_LINES
-    return Reading(Place.EXCEPTION, stream.traceback)
-
-
-def _stray(stream: _Stream) -> Reading:
-    """A line of somebody else in between; after too many of them the rest of the block is not coming any more."""
-    stream.left -= 1
-    if stream.left <= 0:
-        stream.place = Place.OUTSIDE
-    return _OUTSIDE
-
-
-def _in_message(stream: _Stream, line: Line) -> Reading:
-    traceback = stream.traceback
-    if traceback is None or _other_record(traceback.exception, line):
-        return _leave(stream)
-    if line.text.startswith(_CHAINS):
-        stream.linked = True
-        return _BODY
-    if not line.text:
-        stream.blank = True
-    elif stream.linked or (stream.blank and not line.record):
-        return _leave(stream)
-    stream.left -= 1
-    return Reading(Place.MESSAGE, traceback) if stream.left > 0 else _leave(stream)
-
-
-def _leave(stream: _Stream) -> Reading:
-    stream.place, stream.linked = Place.OUTSIDE, False
-    return _OUTSIDE
-
-
-def _other_record(own: Line, line: Line) -> bool:
-    """Whether another logging call wrote it. vLLM repeats the prefix, source included, on every line of a record."""
-    return line.record and (line.source is None or (line.level, line.source) != (own.level, own.source))
-
-
-def _names_exception(text: str) -> bool:
-    found = _EXCEPTION.match(text)
-    return found is not None and ("." in found[0] or found["name"][0].isupper())
-
-
-def _complete(stream: _Stream, opened: Line, line: Line) -> Traceback:
-    return Traceback(
-        exception=line,
-        first=opened.number,
-        header=stream.header,
-        frames=tuple(stream.frames),
-        process=opened.process or _child(stream.header),
-        pid=opened.pid,
-        chain=stream.chain,
-    )
-
-
-def _child(header: Line | None) -> str | None:
-    named = _CHILD.match(header.text) if header else None
-    return named["name"] if named else None
+def _is_logged(line: Line) -> bool:
+    """Whether a logger of the server wrote it: no native code then, whatever it quotes. torch's own C++ logger is."""
+    source = line.source
+    return line.record and (line.level in QUIET or (source is not None and ".py:" in source))

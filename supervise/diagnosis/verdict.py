@@ -6,18 +6,35 @@ import re
 from typing import Protocol
 
 from supervise.diagnosis.candidates import Candidate, Candidates, rank_of
+from supervise.diagnosis.course import Course
+from supervise.diagnosis.facts import Facts
+from supervise.diagnosis.frames import Owners
 from supervise.diagnosis.matching import QUIET, Match, Matcher
+from supervise.diagnosis.naming import EVIDENCE, in_order, meaning, named
 from supervise.diagnosis.silence import explain
 from supervise.diagnosis.tracebacks import Place, Reading, TracebackAssembler
-from supervise.model.diagnosis import Diagnosis, End, FailureClass, Fatal, Line, Role, SignatureSet, Traceback
+from supervise.model.diagnosis import (
+    Diagnosis,
+    End,
+    FailureClass,
+    Fatal,
+    Kind,
+    Line,
+    Role,
+    SignatureSet,
+    Traceback,
+)  # fmt: skip
 
-EVIDENCE = 5
-"""Lines that a diagnosis quotes at most."""
+__all__ = ["EVIDENCE", "Diagnoser"]
 
+_ENGINES = ("vllm", "sglang")
 _ECHOES = 16
 # A warning's traceback was handled by whoever logged it.
 _HANDLED = QUIET | {"WARNING"}
-_FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
+# Where a logger names the line of code that called it, the engine logged; otherwise somebody passes its output on.
+_CODE = re.compile(r"[\w./<>-]+\.\w+:\d+")
+# What a server exits with that was asked to end: 0, or as a shell says SIGINT and SIGTERM.
+_ORDERLY = (0, 130, 143)
 
 
 class Startup(Protocol):
@@ -39,18 +56,27 @@ class Diagnoser:
         signatures: the failures that are known.
         startup: tells the phase and whether the server is up; fed by somebody else. Without it a server is taken
             for one that is up, of which nothing outside its engine processes is called fatal while it lives.
+        owners: tells whose code a frame is in.
     """
 
-    def __init__(self, signatures: SignatureSet, startup: Startup | None = None) -> None:
-        self._matcher = Matcher(signatures)
+    def __init__(
+        self,
+        signatures: SignatureSet,
+        startup: Startup | None = None,
+        owners: Owners = Owners(_ENGINES),  # noqa: B008
+    ) -> None:
+        self._facts = Facts()
+        self._matcher = Matcher(signatures, self._facts.values)
         self._startup = startup
+        self._owners = owners
         self._assembler = TracebackAssembler()
         self._causes = Candidates()
         self._quotes = Candidates()
         self._echoes: list[tuple[Line, Match]] = []
         self._context: list[Line] = []
-        self._last = 0
-        self._death: int | None = None
+        self._course = Course()
+        self._phase: str | None = None
+        self._up = False
         self._announced: set[tuple[str | None, int | None]] = set()
         self._said = False
 
@@ -64,17 +90,11 @@ class Diagnoser:
             Once, at the line that makes it certain: that the server cannot go on, with the cause as far as it is
             known then.
         """
-        self._last = line.number
+        self._follow(line)
         reading = self._assembler.feed(line)
         if reading.place is Place.BODY and line.text[:1].isspace():
             return None
-        match = self._matcher.find(line)
-        if reading.place is Place.EXCEPTION and reading.traceback is not None:
-            certain = self._on_exception(line, reading.traceback, match)
-        elif match is not None:
-            certain = self._on_match(line, match, reading)
-        else:
-            return None
+        certain = self._on_line(line, reading)
         return self._fatal(line) if certain and not self._said else None
 
     def conclude(self, end: End) -> Diagnosis:
@@ -85,38 +105,77 @@ class Diagnoser:
 
         Returns:
             The diagnosis. After a stop that was asked for nothing in the log is a crash. Where nobody printed a cause
-            its text is None and its meaning says what is known instead.
+            its text is None and its meaning says what is known instead. Of a log whose end is not known it also says
+            whether there was a failure at all.
         """
         if end.requested:
-            return Diagnosis(None, None, None, None, FailureClass.UNKNOWN, end.phase, "Stopped as asked.", ())
+            return _sound("Stopped as asked.", end)
         chosen = self._best(self._ready)
-        return self._named(chosen, end) if chosen else self._unnamed(end)
+        if not end.known and not self._course.failed(chosen, ready=self._ready):
+            return _sound(self._course_in_words(), end)
+        if chosen is not None:
+            return named(chosen, end, self._echoes, self._owners)
+        if self._course.stopped and end.code in _ORDERLY:
+            return _sound("Somebody asked the server to end, and it ended in order.", end)
+        return self._unnamed(end)
+
+    def _course_in_words(self) -> str:
+        if self._course.stopped:
+            return "Somebody asked the server to end, and it ended."
+        if self._course.ending is not None:
+            return "The server ended in order."
+        return "Nothing in the log says that the server failed." + ("" if self._ready else " It was not ready yet.")
+
+    @property
+    def open(self) -> bool:
+        """Whether a report of several lines is in the middle: no line may be passed over then."""
+        return self._assembler.open
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _on_exception(self, line: Line, traceback: Traceback, match: Match | None) -> bool:
-        if match is not None and match.role is not Role.ROOT:
-            return self._on_echo(line, match, traceback)
-        if self._handled(traceback):
-            return False
-        return self._add(line, match, traceback)
+    def _follow(self, line: Line) -> None:
+        """Note how far start-up has come. One that is ready was not kept from it by whoever asked it to end before."""
+        self._course.last = line.number
+        if not self._up:
+            self._facts.feed(line)
+        if self._startup is None:
+            return
+        if self._startup.phase != self._phase:
+            self._phase, self._course.advanced = self._startup.phase, line.number
+        if self._startup.ready and not self._up:
+            self._up, self._course.asked, self._course.ending = True, None, None
 
-    def _on_match(self, line: Line, match: Match, reading: Reading) -> bool:
-        traceback = reading.traceback
-        if match.role is not Role.ROOT:
-            return self._on_echo(line, match, traceback)
-        if traceback is not None and self._handled(traceback):
+    def _on_line(self, line: Line, reading: Reading) -> bool:
+        """Read one line outside of a report's body. True if it is certain now that the server dies."""
+        report = reading.traceback
+        if report is not None and reading.place in (Place.EXCEPTION, Place.CAUSE):
+            named = report.cause or report.exception
+            return self._on_report(named, report, self._matcher.find(named))
+        if report is not None and report.kind is Kind.NATIVE:
+            self._causes.refresh(report)
+        match = self._matcher.find(line)
+        return match is not None and self._on_report(line, report, match)
+
+    def _on_report(self, line: Line, report: Traceback | None, match: Match | None) -> bool:
+        if match is not None and match.role is not Role.ROOT:
+            return self._on_echo(line, match, report)
+        if report is not None and (_follows(report) or self._handled(report)):
             return False
-        return self._add(line, match, traceback)
+        return self._add(line, match, report)
 
     def _on_echo(self, line: Line, match: Match, traceback: Traceback | None) -> bool:
         """Note a line that reports a failure and is not its cause. True if it is certain now that the server dies."""
+        if match.role in (Role.ASKED, Role.ENDING):
+            self._on_stop(line, match)
+            return False
+        if self._course.stopped:
+            return False
         if match.role is Role.CONTEXT:
             self._context = [*self._context[-EVIDENCE:], line]
             return False
         if match.role is Role.CONFIRMATION:
-            self._quotes.add(self._candidate(line, match, traceback), dying=self._death is not None)
-        if len(self._echoes) >= _ECHOES and self._death is None:
+            self._quotes.add(self._candidate(line, match, traceback), dying=self._dying)
+        if len(self._echoes) >= _ECHOES and not self._dying:
             del self._echoes[0]
         if len(self._echoes) < _ECHOES:
             self._echoes.append((line, match))
@@ -124,10 +183,16 @@ class Diagnoser:
             return False
         return self._on_death(line, match, traceback)
 
+    def _on_stop(self, line: Line, match: Match) -> None:
+        if match.role is Role.ENDING:
+            self._course.ending = self._course.ending or line.number
+        elif not self._dying:
+            self._course.asked = self._course.asked or line.number
+
     def _on_death(self, line: Line, match: Match, traceback: Traceback | None) -> bool:
         """Note that a process announces its end, or another's. True if waiting for a better line is no use any more."""
-        if self._death is None:
-            self._death = line.number
+        if not self._dying:
+            self._course.death = line.number
         who = (line.process, line.pid)
         again = who in self._announced
         if len(self._announced) < _ECHOES:
@@ -139,9 +204,11 @@ class Diagnoser:
 
     def _add(self, line: Line, match: Match | None, traceback: Traceback | None) -> bool:
         """Note a candidate. True if it is certain now that the server dies."""
+        if self._course.stopped:
+            return False
         new = self._candidate(line, match, traceback)
-        self._causes.add(new, dying=self._death is not None)
-        if self._death is not None:
+        self._causes.add(new, dying=self._dying)
+        if self._dying:
             return True
         fatal = match is not None and match.signature.fatal
         return fatal and ((new.rank.is_engine and new.process is not None) or self._starting)
@@ -159,17 +226,23 @@ class Diagnoser:
 
     def _handled(self, traceback: Traceback) -> bool:
         """Whether somebody caught it and went on: a failed request, a destructor, a warning."""
-        if traceback.exception.level in _HANDLED or self._matcher.hides(traceback.exception):
+        if traceback.exception.level in _HANDLED and not _relayed(traceback):
             return True
-        return traceback.header is not None and self._matcher.hides(traceback.header)
+        if self._matcher.hides(traceback.exception):
+            return True
+        return traceback.header is not None and self._matcher.covers(traceback.header)
 
     def _headed(self, traceback: Traceback | None) -> bool:
         if traceback is None or traceback.header is None:
             return False
         headline = self._matcher.find(traceback.header)
-        return headline is not None and headline.role is Role.CASCADE and headline.signature.fatal
+        return headline is not None and headline.role is Role.CASCADE
 
     # --- deciding -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _dying(self) -> bool:
+        return self._course.death is not None
 
     @property
     def _ready(self) -> bool:
@@ -180,7 +253,7 @@ class Diagnoser:
         return self._startup is not None and not self._startup.ready
 
     def _best(self, ready: bool) -> Candidate | None:
-        death = self._last if self._death is None else self._death
+        death = self._course.last if self._course.death is None else self._course.death
         return self._causes.best(ready=ready, death=death) or self._quotes.best(ready=ready, death=death)
 
     def _fatal(self, line: Line) -> Fatal:
@@ -189,21 +262,7 @@ class Diagnoser:
         if cause is None:
             return Fatal(line, line.text.strip(), meaning="It dies and has printed no cause yet.")
         signature = cause.match.signature.id if cause.match else None
-        return Fatal(cause.line, cause.line.text.strip(), signature, _meaning(cause))
-
-    def _named(self, cause: Candidate, end: End) -> Diagnosis:
-        signature = cause.match.signature if cause.match else None
-        return Diagnosis(
-            text=cause.line.text.strip(),
-            line=cause.line.number,
-            process=cause.process,
-            signature=signature.id if signature else None,
-            failure=_failure(cause),
-            phase=cause.phase or (signature.phase if signature else None) or end.phase,
-            meaning=_meaning(cause),
-            advice=cause.match.advice if cause.match else (),
-            evidence=self._evidence(cause),
-        )
+        return Fatal(cause.line, cause.line.text.strip(), signature, meaning(cause, self._owners))
 
     def _unnamed(self, end: End) -> Diagnosis:
         failure, meaning, advice = explain(end, [match for _, match in self._echoes])
@@ -213,55 +272,23 @@ class Diagnoser:
             process=None,
             signature=None,
             failure=failure,
-            phase=end.phase,
+            phase="run" if self._ready else end.phase,
             meaning=meaning,
             advice=advice,
-            evidence=_in_order([line for line, _ in self._echoes] or self._context),
+            evidence=in_order([line for line, _ in self._echoes] or self._context),
         )
 
-    def _evidence(self, cause: Candidate) -> tuple[Line, ...]:
-        """The cause, what came right before it, and the first report of what it led to."""
-        lines = [cause.line]
-        if traceback := cause.traceback:
-            lines += [traceback.exception, *reversed(_raising(traceback))]
-            lines += [traceback.header] if traceback.header and self._headed(traceback) else []
-        after = [(line, match) for line, match in self._echoes if line.number > cause.line.number]
-        lines += [line for line, match in after if match.signature.fatal][:1] or [line for line, _ in after][:1]
-        return _in_order(lines)
+
+def _follows(report: Traceback) -> bool:
+    """Whether native code only says what it was driven to: `Aborted` after an exception that nobody caught."""
+    return report.kind is Kind.NATIVE and report.chain > 0
 
 
-def _in_order(lines: list[Line]) -> tuple[Line, ...]:
-    unique = {line.number: line for line in lines}
-    return tuple(sorted(list(unique.values())[:EVIDENCE], key=lambda line: line.number))
+def _relayed(traceback: Traceback) -> bool:
+    """Whether somebody logs the output of another program line by line, at whatever level he likes."""
+    frames = [line for line in traceback.frames if line.text[:1].isspace()]
+    return all(line.record and not (line.source and _CODE.fullmatch(line.source)) for line in frames) and bool(frames)
 
 
-def _failure(cause: Candidate) -> FailureClass:
-    if cause.match is None:
-        return FailureClass.UNKNOWN
-    signature = cause.match.signature
-    if cause.ready and signature.failure is FailureClass.DETERMINISTIC and signature.phase not in (None, "run"):
-        # It got through this phase once with the same arguments: what it met at run time came with the requests.
-        return FailureClass.LOAD
-    return signature.failure
-
-
-def _meaning(cause: Candidate) -> str:
-    if cause.match is not None:
-        return cause.match.meaning
-    who = cause.process or "The server"
-    what = re.split(r"[:\s]", cause.line.text.strip(), maxsplit=1)[0].rpartition(".")[2]
-    return f"{who} raised {what}{_where(cause.traceback)}. No known failure matches it."
-
-
-def _where(traceback: Traceback | None) -> str:
-    frame = _FRAME.match(_raising(traceback)[0].text) if traceback and _raising(traceback) else None
-    if frame is None:
-        return ""
-    file = frame["file"].rpartition("site-packages/")[2]
-    return f" in {frame['function'] or 'its source'} ({file}:{frame['line']})"
-
-
-def _raising(traceback: Traceback) -> list[Line]:
-    """The innermost frame: its place, and its source line where there is one."""
-    at = max((index for index, line in enumerate(traceback.frames) if _FRAME.match(line.text)), default=None)
-    return [] if at is None else list(traceback.frames[at : at + 2])
+def _sound(meaning: str, end: End) -> Diagnosis:
+    return Diagnosis(None, None, None, None, FailureClass.UNKNOWN, end.phase, meaning, (), fatal=False)

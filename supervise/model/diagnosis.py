@@ -29,14 +29,42 @@ class Line:
     time: str | None = None
 
 
+class Kind(StrEnum):
+    """Who reports a failure: Python, native code, a compiler, or a command that refuses to start as it was called."""
+
+    PYTHON = "python"
+    NATIVE = "native"
+    BUILD = "build"
+    USAGE = "usage"
+
+
+class Owner(StrEnum):
+    """Whose code a frame is in: the engine's, the user's own, or a library's."""
+
+    ENGINE = "engine"
+    USER = "user"
+    LIBRARY = "library"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a traceback. `line` counts from 1; `source` is the line of code, None where it was not printed."""
+
+    file: str
+    line: int
+    function: str | None = None
+    source: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Traceback:
-    """One block of a Python traceback, complete up to the line that names the exception.
+    """One report of a failure that goes over several lines, known up to the line that names it.
 
     `header` is what its process said right before ("WorkerProc failed to start."), None if nothing; `frames` are the
     last lines between the first and the exception. `process` is the one that raised, as far as prefixes and header
     tell. `chain` counts the blocks of a chain from 0: the first one is what went wrong, the later ones are what that
-    led to.
+    led to. `cause` is a line that says more exactly what went wrong than `exception` does, mostly one inside of its
+    message; None while none was seen. (`process`, `pid`, `first`, `chain`) tell a report from all others.
     """
 
     exception: Line
@@ -46,19 +74,25 @@ class Traceback:
     process: str | None = None
     pid: int | None = None
     chain: int = 0
+    kind: Kind = Kind.PYTHON
+    cause: Line | None = None
 
 
 class Role(StrEnum):
     """What a match says.
 
     ROOT is a cause. CASCADE is an echo of a cause that was printed elsewhere and is never reported as one. CONFIRMATION
-    is an echo that quotes its cause, good where the cause itself is missing. CONTEXT is worth quoting, not more.
+    is an echo that quotes its cause, good where the cause itself is missing. CONTEXT is worth quoting, not more. ASKED
+    says that somebody asked the server to end, ENDING that it ends in order, whoever wanted it: servers print that of a
+    failure as well.
     """
 
     ROOT = "root"
     CASCADE = "cascade"
     CONFIRMATION = "confirmation"
     CONTEXT = "context"
+    ASKED = "asked"
+    ENDING = "ending"
 
 
 class FailureClass(StrEnum):
@@ -96,7 +130,10 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """A line that looks fatal and is not (FIELD.md B9). It hides the line from every signature."""
+    """A line that looks fatal and is not (FIELD.md B9). It hides the line from every signature.
+
+    `covers` is True if it also says that the traceback below it was handled.
+    """
 
     id: str
     literals: tuple[str, ...]
@@ -104,6 +141,7 @@ class Trap:
     why: str
     match: tuple[str, ...]
     nomatch: tuple[str, ...]
+    covers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ class Exit(IntEnum):
     DETERMINISTIC = 93
     SLATE = 94
     SURVIVORS = 95
+    GAVE_UP = 96
     INTERNAL = 125
     CANNOT_EXECUTE = 126
     NOT_FOUND = 127

@@ -21,11 +21,26 @@ PHASES = (
 )  # fmt: skip
 """What a signature may name as its phase: the phases of the profiles, and what comes after start-up."""
 
+FIGURES: Mapping[str, tuple[str, ...]] = {
+    "lower-fraction": ("fraction_flag", "fraction", "fraction_left", "lower_fraction"),
+    "utilisation": ("utilisation",),
+    "free-utilisation": ("held_gib", "free_utilisation"),
+    "short-by": ("short_by",),
+    "fitting-length": ("fitting_length",),
+    "possible-tp": ("possible_tp",),
+    "lora-rank": ("lora_rank",),
+    "gpus-needed": ("gpus_needed", "weights"),
+    "halves": ("half_seqs", "half_tokens", "half_requests", "half_chunk", "half_graphs"),
+    "readable-size": ("wanted_size",),
+}
+"""What `compute` may name, with the fields that each gives to templates (`supervise.diagnosis.figures`)."""
+
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SIGNATURE_KEYS = (
-    "id", "role", "literals", "pattern", "class", "fatal", "phase", "meaning", "advice", "match", "nomatch",
+    "id", "role", "literals", "pattern", "class", "fatal", "phase", "meaning", "advice", "constraint", "compute",
+    "match", "nomatch",
 )  # fmt: skip
-_TRAP_KEYS = ("id", "literals", "pattern", "why", "match", "nomatch")
+_TRAP_KEYS = ("id", "literals", "pattern", "covers", "why", "match", "nomatch")
 
 _E = TypeVar("_E", bound=StrEnum)
 _T = TypeVar("_T")
@@ -111,6 +126,9 @@ class _Entry:
             if key not in keys:
                 raise self.error(key, "is not a known key", ", ".join(keys))
 
+    def has(self, key: str) -> bool:
+        return key in self._table
+
     def get(self, key: str, kind: type[_T], allowed: str) -> _T:
         value = self._table.get(key)
         if not isinstance(value, kind) or value == "":
@@ -136,6 +154,9 @@ class _Entry:
             raise self.error(key, f"is {value!r}", ", ".join(kind))
         return found
 
+    def flag(self, key: str) -> bool:
+        return self.get(key, bool, "true or false") if key in self._table else False
+
     def phase(self) -> str | None:
         if "phase" not in self._table:
             return None
@@ -157,14 +178,23 @@ class _Entry:
         except re.error as error:
             raise self.error("pattern", f"is no regular expression: {error}", "Python's re syntax") from error
 
-    def template(self, key: str, text: str, pattern: re.Pattern[str]) -> str:
-        allowed = "fields named after groups of the pattern: " + (", ".join(pattern.groupindex) or "none here")
+    def computed(self) -> frozenset[str]:
+        """The fields that calculators give to this entry's templates."""
+        names = self.texts("compute") if self.has("compute") else ()
+        for name in names:
+            if name not in FIGURES:
+                raise self.error("compute", f"names {name!r}", ", ".join(FIGURES))
+        return frozenset(given for name in names for given in FIGURES[name])
+
+    def template(self, key: str, text: str, known: Iterable[str]) -> str:
+        names = tuple(known)
+        allowed = "fields named after groups of the pattern or given by `compute`: " + (", ".join(names) or "none here")
         try:
-            unknown = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
+            used = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
         except ValueError as error:
             raise self.error(key, f"has a stray brace: {error}", allowed) from error
-        for name in unknown:
-            if name not in pattern.groupindex:
+        for name in used:
+            if name not in names:
                 raise self.error(key, f"uses {{{name}}}", allowed)
         return text
 
@@ -179,7 +209,10 @@ def _entries(document: Mapping[str, Any], key: str, file: str) -> list[_Entry]:
 def _signature(entry: _Entry) -> Signature:
     entry.only(*_SIGNATURE_KEYS)
     pattern = entry.pattern()
+    computed = entry.computed()
+    known = (*pattern.groupindex, *sorted(computed))
     advice = entry.texts("advice", at_least=0)
+    constraint = entry.text("constraint") if entry.has("constraint") else None
     return Signature(
         id=entry.id(),
         role=entry.one_of("role", Role),
@@ -188,10 +221,11 @@ def _signature(entry: _Entry) -> Signature:
         failure=entry.one_of("class", FailureClass),
         fatal=entry.get("fatal", bool, "true or false"),
         phase=entry.phase(),
-        meaning=entry.template("meaning", entry.text("meaning"), pattern),
-        advice=tuple(entry.template("advice", text, pattern) for text in advice),
+        meaning=entry.template("meaning", entry.text("meaning"), known),
+        advice=tuple(entry.template("advice", text, known) for text in advice),
         match=entry.texts("match"),
         nomatch=entry.texts("nomatch"),
+        constraint=entry.template("constraint", constraint, known) if constraint else None,
     )
 
 
@@ -204,6 +238,7 @@ def _trap(entry: _Entry) -> Trap:
         why=entry.text("why"),
         match=entry.texts("match"),
         nomatch=entry.texts("nomatch"),
+        covers=entry.flag("covers"),
     )
 
 

@@ -159,16 +159,21 @@ class Console:
 
     def diagnosis(self, diagnosis: Diagnosis, log: str) -> None:
         """The first cause, the lines that prove it, what it means, what to do."""
-        where = ", ".join(part for part in (diagnosis.process, diagnosis.phase) if part)
+        self.cause(diagnosis)
+        self.line("log", home(log))
+
+    def cause(self, diagnosis: Diagnosis, *, numbered: bool = False) -> None:
+        """The same without the log; `numbered` says on which line of it the cause is."""
+        line = f"line {diagnosis.line}" if numbered and diagnosis.line is not None else None
+        where = ", ".join(part for part in (diagnosis.process, diagnosis.phase, line) if part)
         self.line("cause", f"{diagnosis.text or diagnosis.meaning}{f'   ({where})' if where else ''}")
-        for line in diagnosis.evidence:
-            self.note(f"{line.number:>6}: {shorten(line.raw.strip(), 200)}")
+        for quoted in diagnosis.evidence:
+            self.note(f"{quoted.number:>6}: {shorten(quoted.raw.strip(), 200)}")
         if diagnosis.text and diagnosis.meaning:
             self.line("means", diagnosis.meaning)
         for advice in diagnosis.advice:
             self.line("try", advice)
         self.line("relaunch", _RELAUNCH[diagnosis.failure.value])
-        self.line("log", home(log))
 
     def exit(self, status: int) -> None:
         """The status that follows."""

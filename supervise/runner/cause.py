@@ -1,14 +1,19 @@
-"""What the runner knows of an end and the log does not: who asked, what we sent, and what made us end it."""
+"""What the runner knows of an end and the log does not: who asked, what we sent, what the kernel counted and said."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
+from supervise.host import condition, kmsg
 from supervise.text import duration
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from supervise.model.diagnosis import Diagnosis, End
     from supervise.model.process import ProcessId
     from supervise.runner.ended import Ended
@@ -18,21 +23,52 @@ _ADVICE = (
     "See evidence/before-stop.json for what each process was doing before anything touched it, the stacks beside it.",
     "See the last lines of its log for where it stood.",
 )
+_OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
-def end(reason: life.Reason, ended: Ended, leader: ProcessId | None, phase: str | None) -> End:
-    """The end as the diagnosis wants to know it."""
-    from supervise.model.diagnosis import End
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the kernel had counted and said when the attempt began: only what came after it counts.
 
-    status = reason.status
-    return End(
-        code=status if status is not None and status >= 0 else None,
-        signal=-status if status is not None and status < 0 else None,
-        requested=reason.cause is life.Cause.ASKED,
-        sent=ended.sent_to(leader.pid if leader else 0),
-        ready=reason.was_ready,
-        phase=phase,
-    )
+    The memory controller counts for a cgroup and all below it, so ours stands for the group's (cgroup-v2.rst,
+    memory.events).
+    """
+
+    moment_s: float = field(default_factory=kmsg.now)
+    oom_kills: int | None = field(default_factory=lambda: _oom_kills())
+
+    def end(
+        self,
+        reason: life.Reason,
+        ended: Ended,
+        leader: ProcessId | None,
+        members: Iterable[ProcessId],
+        phase: str | None,
+    ) -> End:
+        """The end as the diagnosis wants to know it; blocking.
+
+        Args:
+            reason: why the attempt ended.
+            ended: what those who ended it know.
+            leader: the server's first process.
+            members: everybody who was seen in its group.
+            phase: the phase that start-up was in.
+        """
+        from supervise.model.diagnosis import End
+
+        status = reason.status
+        pids = frozenset([*ended.pids, *(member.pid for member in members), *([leader.pid] if leader else [])])
+        now = _oom_kills()
+        return End(
+            code=status if status is not None and status >= 0 else None,
+            signal=-status if status is not None and status < 0 else None,
+            requested=reason.cause is life.Cause.ASKED,
+            sent=ended.sent_to(leader.pid if leader else 0),
+            ready=reason.was_ready,
+            phase=phase,
+            oom_kills=None if now is None or self.oom_kills is None else max(0, now - self.oom_kills),
+            kernel=kmsg.since(self.moment_s, pids) if pids else (),
+        )
 
 
 def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float, impostor: str | None) -> Diagnosis:
@@ -41,3 +77,8 @@ def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float,
         return diagnosis
     meaning = impostor or f"not ready after {duration(ready_timeout_s)} (--ready-timeout)"
     return replace(diagnosis, meaning=meaning, advice=_ADVICE)
+
+
+def _oom_kills() -> int | None:
+    found = _OOM_KILLS.search(condition.memory_events(os.getpid()) or "")
+    return int(found[1]) if found else None

@@ -37,8 +37,8 @@ class Journal:
         self._run, self._console, self._keeper, self._guard = run, console, keeper, guard
         self._failed = False
 
-    def publish(self, state: State, phase: str | None) -> None:
-        """The live state, in run.json."""
+    def publish(self, state: State, phase: str | None, **more: object) -> None:
+        """The live state, in run.json, with more of it where there is more to say."""
         opened = self.opened
         self.write(
             self._run.write_state,
@@ -48,14 +48,15 @@ class Journal:
                 "attempt": opened.attempt.number if opened else None,
                 "phase": phase,
                 "tiers": list(self.tiers.held),
+                **more,
                 **identities(procfs.self_id(), self._guard, self._keeper, opened.leader if opened else None),
             },
         )
 
-    def append(self, state: State) -> None:
+    def append(self, state: State, **more: object) -> None:
         """The history, in events.jsonl."""
         number = self.opened.attempt.number if self.opened else None
-        self._run.append_event({"state": name_of(state), "attempt": number})
+        self._run.append_event({"state": name_of(state), "attempt": number, **more})
 
     def record(self) -> None:
         """The attempt, in attempt.json."""

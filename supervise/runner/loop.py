@@ -6,7 +6,10 @@ import asyncio
 from typing import Protocol
 
 from supervise import lifecycle
-from supervise.lifecycle import Done, Effect, Event, State
+from supervise.lifecycle import Broken, Done, Effect, Event, State, StopAsked, Sweeping, Waiting
+
+# Each of these begins a part of a run's life that has a performer, and a loop, of its own.
+Turn = Sweeping | Waiting
 
 
 class Performer(Protocol):
@@ -34,18 +37,32 @@ class Loop:
         """Add an event; from the loop's own thread only."""
         self._queue.put_nowait(event)
 
-    async def run(self, performer: Performer) -> Done:
-        """Turn events into effects until it is over.
+    async def run(self, performer: Performer) -> Done | Turn:
+        """Turn events into effects until it is over, or until something begins that is another performer's.
 
         Returns:
-            How it ended.
+            How it ended, or what begins: that state has not been entered yet.
         """
         performer.entered(self.state)
         while not isinstance(self.state, Done):
             step = lifecycle.step(self.state, await self._queue.get())
             if step.state != self.state:
                 self.state = step.state
+                if isinstance(step.state, Turn):
+                    return step.state
                 performer.entered(step.state)
             for effect in step.effects:
                 performer.perform(effect)
         return self.state
+
+    def next(self) -> Loop:
+        """The loop of what begins: of all that is still to be read only what we are asked, or fail in, goes along.
+
+        Whatever else the old performer has yet to say then goes into this one, which nobody reads any more.
+        """
+        following = Loop(self.state)
+        while not self._queue.empty():
+            event = self._queue.get_nowait()
+            if isinstance(event, StopAsked | Broken):
+                following.post(event)
+        return following

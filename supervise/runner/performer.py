@@ -24,6 +24,7 @@ from supervise.runner.journal import Journal
 from supervise.runner.packages import look
 from supervise.runner.passing import PassThrough
 from supervise.runner.readiness import Readiness
+from supervise.runner.repeating import repetition
 from supervise.runner.report import how, outcome, tell, why
 from supervise.runner.tasks import Tasks
 from supervise.runner.tiers import TierError
@@ -33,11 +34,13 @@ from supervise.runner.witness import Witness
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
     from supervise.group import wire
+    from supervise.lifecycle.restart import Restarts
     from supervise.model.diagnosis import Diagnosis
     from supervise.model.slate import Finding
     from supervise.report.console import Console
     from supervise.runner.loop import Loop
     from supervise.runner.plan import Plan
+    from supervise.runner.restarting import Memory
     from supervise.runner.server_log import ServerLog
     from supervise.runner.world import World
 
@@ -57,6 +60,7 @@ class Performer:
         run: the run it belongs to; its lock is held.
         console: where people read.
         world: the outside.
+        memory: of the attempts before it, None if there is to be none after it.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Performer:
         run: Run,
         console: Console,
         world: World,
+        memory: Memory | None = None,
     ) -> None:
         self.diagnosis: Diagnosis | None = None
         self.slate: SlateResult | None = None
@@ -75,13 +80,13 @@ class Performer:
         self.ready_s: float | None = None
         self.phases: dict[str, float] = {}
         self._loop, self._plan, self._run, self._console, self._world = loop, plan, run, console, world
-        self._command, self._program = command, program
+        self._command, self._program, self._memory = command, program, memory
         self._io = asyncio.get_running_loop()
         self._cancelled = False
         keeper = world.start_keeper()
         self._reaper = Reaper(self._on_child_end)
         self._group = Containment(keeper, plan.deadlines, self, childless=self._reaper.reap)
-        self._journal = Journal(run, console, keeper.id, keeper.guard, world.tiers)
+        self.journal = Journal(run, console, keeper.id, keeper.guard, world.tiers)
         self._log: ServerLog | None = None
         self._witness: Witness | None = None
         self._readiness = Readiness(
@@ -92,7 +97,9 @@ class Performer:
             in_thread=world.in_thread,
         )
         self._impostor: str | None = None
-        self._launched_at = 0.0
+        self._circumstances = cause.Circumstances()
+        self._launched_at = self._ended_at = 0.0
+        self._restarts: Restarts | None = None
         self._tasks = Tasks(self.broken)
         self._timers = Timers(self._io)
         self.passing = PassThrough(self._group, self._timers)
@@ -100,7 +107,7 @@ class Performer:
     @property
     def opened(self) -> Opened | None:
         """The attempt, once it has begun."""
-        return self._journal.opened
+        return self.journal.opened
 
     def begin(self) -> None:
         """Start with the slate."""
@@ -124,18 +131,21 @@ class Performer:
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
         self._publish(state)
-        self._journal.append(state)
+        self.journal.append(state)
+        begins = self._reason is None
         if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
+            if begins:
+                self._ended_at = self._world.clock()
             self._reason = state.reason
         if isinstance(state, life.Stopping):
             self._console.stopping(why(state.reason))
-        elif isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
+        elif begins and isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
             self._console.leader_exited(how(state.reason.status or 0))
             self._group.leader_died()
 
     def broken(self, error: BaseException) -> None:
         """Something of ours raised: say it in one line, keep the details, and end what was begun."""
-        details = self._journal.details(error)
+        details = self.journal.details(error)
         self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {details}")
         self._loop.post(life.Broken())
 
@@ -143,17 +153,22 @@ class Performer:
         """Reap every child that has ended."""
         self._reaper.reap()
 
-    def conclude(self, done: life.Done) -> None:
-        """Tell and write down how it ended."""
+    def conclude(self, end: life.Done | life.Waiting) -> None:
+        """Tell and write down how it ended; what is to be followed by another attempt is over all the same."""
         if self.opened is None or self._reason is None:
             return
         attempt, reason = self.opened.attempt, self._reason
+        done = end.done if isinstance(end, life.Waiting) else end
+        if self._memory is not None and self._restarts is not None and isinstance(end, life.Waiting):
+            self._memory.relaunched(self.diagnosis, self._restarts)
+        repeats = repetition(self._run, attempt, reason, self.diagnosis)
         result = outcome(self._group.ended, reason, self.diagnosis, done, self.ready_s, self.phases)
+        result["same_as"] = repeats.same_as
         try:
             self._run.close_attempt(attempt, result)
         except OSError as error:
             self._console.error(f"{attempt.path}/outcome.json: {error.strerror}")
-        tell(self._group.ended, reason, self.diagnosis, attempt.log, done, self._console)
+        tell(self._group.ended, reason, self.diagnosis, attempt.log, end, self._console, repeats)
         self._run.prune(self._plan.options.pruning, running=attempt.number)
 
     def release(self) -> None:
@@ -171,7 +186,7 @@ class Performer:
         self._console.slate(result)
         if not result.clean:
             self._console.note("nothing was launched")
-            self._journal.slate(result)
+            self.journal.slate(result)
         self._loop.post(life.SlateCleaned() if result.clean else life.SlateRefused())
 
     def _cancel_slate(self) -> None:
@@ -180,14 +195,14 @@ class Performer:
     # --- launch and start-up ------------------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        keeper, tiers = self._group.keeper, self._journal.tiers
+        keeper, tiers = self._group.keeper, self.journal.tiers
         opened = Opened.begin(
             self._run, self._command, self._plan.need, guard=keeper.guard, keeper=keeper.id, tiers=tiers
         )
-        self._journal.opened = opened
+        self.journal.opened = opened
         opened.limits_raised = self._world.raise_limits(keeper.id.pid)
         self._console.attempt(opened.attempt.number, opened.attempt.log)
-        self._journal.slate(self.slate)
+        self.journal.slate(self.slate)
         if self._plan.options.tty:
             from supervise.runner.terminal import Terminal
 
@@ -216,7 +231,7 @@ class Performer:
         if self.slate is not None:
             slate = self.slate
             self.slate = replace(slate, remarks=(*slate.remarks, *findings), checks=(*slate.checks, *checks))
-            self._journal.slate(self.slate)
+            self.journal.slate(self.slate)
 
     def heard(self, message: wire.Message) -> None:
         """What the keeper says."""
@@ -258,7 +273,7 @@ class Performer:
         from supervise.runner.server_log import ServerLog, known_failures
 
         self.opened.leader = leader
-        self._journal.record()
+        self.journal.record()
         self._publish(self._loop.state)
         if self.passing.terminal is not None:
             self.passing.terminal.launched()
@@ -284,13 +299,13 @@ class Performer:
         if self.opened is not None:
             self.opened.segments = tuple(FileId(*file) for file in message["files"])
             self.opened.members = tuple(ProcessId(*member) for member in message["members"])
-            self._journal.record()
+            self.journal.record()
 
     def _refused(self, tier: Tier, why: str) -> None:
         """A tier that was promised cannot be had after all."""
-        self._journal.tiers = self._journal.tiers.without(tier, why)
+        self.journal.tiers = self.journal.tiers.without(tier, why)
         self._console.error(f"no {tier} tier: {why}")
-        self._journal.record()
+        self.journal.record()
         if tier in self._plan.options.wanted.required:
             self.broken(TierError(f"--require-tier {tier}: {why}"))
 
@@ -394,18 +409,27 @@ class Performer:
         await self._world.in_thread(self._group.ended.look_closer)
         if self._log is not None:
             self._log.finish()
-            self.diagnosis = self._diagnose(self._log)
-        self._loop.post(life.Verified(self.diagnosis, aftermath.held))
+            self.diagnosis = await self._diagnose(self._log)
+        if self._memory is not None and self.opened is not None:
+            self._restarts = self._memory.facts(self.opened.attempt.number, self._up_s())
+        self._loop.post(life.Verified(self.diagnosis, aftermath.held, self._restarts))
 
-    def _diagnose(self, log: ServerLog) -> Diagnosis:
+    def _up_s(self) -> float | None:
+        """How long it had been ready when it ended."""
+        return None if self.ready_s is None else self._ended_at - self._launched_at - self.ready_s
+
+    async def _diagnose(self, log: ServerLog) -> Diagnosis:
         reason = self._reason or life.Reason(life.Cause.ASKED)
-        end = cause.end(reason, self._group.ended, self.opened.leader if self.opened else None, log.phase)
+        leader, members = (self.opened.leader, self.opened.members) if self.opened else (None, ())
+        end = await self._world.in_thread(
+            self._circumstances.end, reason, self._group.ended, leader, members, log.phase
+        )
         return cause.explained(log.conclude(end), reason, self._plan.options.ready_timeout_s, self._impostor)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _publish(self, state: State) -> None:
-        self._journal.publish(state, self._log.phase if self._log else None)
+        self.journal.publish(state, self._log.phase if self._log else None)
 
     def _later(self, delay_s: float, event: life.Event) -> None:
         self._timers.later(delay_s, lambda: self._loop.post(event))

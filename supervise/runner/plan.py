@@ -12,6 +12,7 @@ from supervise.host import files
 from supervise.model.evict import Evict
 from supervise.model.need import Need
 from supervise.model.profile import Profile
+from supervise.model.restart import Policy
 from supervise.model.tier import Wanted
 from supervise.profiles import load, match, titles
 from supervise.profiles.derive import derive, environment
@@ -36,7 +37,7 @@ class Clearing:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose, each with its default; durations in seconds."""
+    """What the user chose, each with its default; durations in seconds. Without `restart` there is one attempt."""
 
     name: str | None = None
     profile: str | None = None
@@ -49,6 +50,7 @@ class Options:
     tty: bool = False
     clearing: Clearing = field(default_factory=Clearing)
     no_preflight: frozenset[str] = frozenset()
+    restart: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from supervise.host.signals import name as signal_name
-from supervise.lifecycle import Cause, Done, Reason
+from supervise.lifecycle import Cause, Done, Reason, Waiting
 from supervise.text import duration, plural
 
 if TYPE_CHECKING:
     from supervise.model.diagnosis import Diagnosis
     from supervise.report.console import Console
     from supervise.runner.ended import Ended
+    from supervise.runner.repeating import Repetition
 
-_SERVERS_FAULT = (Cause.DIED, Cause.FATAL, Cause.NOT_READY)
+SERVERS_FAULT = (Cause.DIED, Cause.FATAL, Cause.NOT_READY)
+"""Ends that are the server's own failure."""
 
 
 def why(reason: Reason) -> str:
@@ -39,8 +41,16 @@ def verification(ended: Ended) -> tuple[list[str], bool]:
     return sentences, not ended.survivors and not ended.left and ended.aftermath.clean
 
 
-def tell(ended: Ended, reason: Reason, diagnosis: Diagnosis | None, log: str, done: Done, console: Console) -> None:
-    """The end, for people: what became of the group, then the cause if it failed."""
+def tell(
+    ended: Ended,
+    reason: Reason,
+    diagnosis: Diagnosis | None,
+    log: str,
+    end: Done | Waiting,
+    console: Console,
+    repeats: Repetition,
+) -> None:
+    """The end, for people: what became of the group, then the cause if it failed, and what follows."""
     if reason.cause is not Cause.NOT_LAUNCHED:
         console.note(
             f"group empty after {duration(ended.seconds)}" if not ended.survivors else "the group is not empty"
@@ -48,10 +58,16 @@ def tell(ended: Ended, reason: Reason, diagnosis: Diagnosis | None, log: str, do
     sentences, clean = verification(ended)
     console.verified(sentences, clean=clean)
     console.survivors(ended.survivors)
-    if diagnosis is not None and reason.cause in _SERVERS_FAULT:
+    if diagnosis is not None and reason.cause in SERVERS_FAULT:
         console.diagnosis(diagnosis, log)
-    if done.reraise is None:
-        console.exit(done.status)
+        if repeats.told is not None:
+            console.line("history", repeats.told)
+    if isinstance(end, Waiting):
+        return
+    if end.why is not None:
+        console.line("restart", end.why)
+    if end.reraise is None:
+        console.exit(end.status)
 
 
 def outcome(
@@ -74,7 +90,7 @@ def outcome(
         "clean": clean,
         "ready_s": ready_s,
         "phases": {name: round(seconds, 1) for name, seconds in phases.items()},
-        "cause": None if diagnosis is None or reason.cause not in _SERVERS_FAULT else _cause(diagnosis),
+        "cause": None if diagnosis is None or reason.cause not in SERVERS_FAULT else _cause(diagnosis),
         "survivors": ended.survivors,
         "sent": [list(pair) for pair in ended.sent],
         "removed": ended.removed,
@@ -92,6 +108,7 @@ def _cause(diagnosis: Diagnosis) -> dict[str, Any]:
         "signature": diagnosis.signature,
         "class": diagnosis.failure.value,
         "phase": diagnosis.phase,
+        "fingerprint": diagnosis.fingerprint,
         "meaning": diagnosis.meaning,
         "advice": list(diagnosis.advice),
         "evidence": [{"line": line.number, "text": line.raw} for line in diagnosis.evidence],

@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from typing import Protocol
 
 from supervise import lifecycle as life
-from supervise.runner.passing import PassThrough
 
 _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _PASSING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 
 
-def route(post: Callable[[life.Event], None], passing: PassThrough, reap: Callable[[], object]) -> Callable[[], None]:
+class Passing(Protocol):
+    """Takes the signals that are no decision of the lifecycle's."""
+
+    def signal(self, signum: int) -> None:
+        """One for the server."""
+
+    def suspend(self) -> None:
+        """Ctrl-Z."""
+
+
+def route(post: Callable[[life.Event], None], passing: Passing, reap: Callable[[], object]) -> Callable[[], None]:
     """Take over our signals.
 
     Those that ask us to stop and that we inherited as ignored stay ignored: `nohup` means it.

@@ -7,7 +7,9 @@ from itertools import pairwise
 
 from supervise.attempts.log import Bound, LogFile
 from supervise.attempts.store import Attempt
+from supervise.diagnosis.frames import Owners
 from supervise.diagnosis.progress import ProgressTracker
+from supervise.diagnosis.scanner import Scanner, SparseReader
 from supervise.diagnosis.verdict import Diagnoser
 from supervise.model.diagnosis import Diagnosis, End, Line, Progress, SignatureSet
 from supervise.model.profile import Profile
@@ -55,9 +57,10 @@ class ServerLog:
         self._clock = clock
         self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
         self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)
-        self._diagnoser = Diagnoser(signatures, self._tracker)
+        self._diagnoser = Diagnoser(signatures, self._tracker, Owners(profile.packages))
         self._fatal_said = self._ready_said = self._muted = False
-        self._watch = LogWatch(LogFile(attempt.log, bound), attempt.log, self._on_line)
+        reader = SparseReader(lambda: Scanner.of(signatures, [profile]), lambda: self._diagnoser.open, plain=0)
+        self._watch = LogWatch(LogFile(attempt.log, bound), attempt.log, reader, self._on_line)
 
     @property
     def phase(self) -> str | None:

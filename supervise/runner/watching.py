@@ -1,4 +1,4 @@
-"""Follows the server's log: every line goes once through progress and diagnosis."""
+"""Follows the server's log: every line that may matter goes once through progress and diagnosis."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import os
 from typing import Protocol
 
 from supervise.attempts.log import LogFile
-from supervise.diagnosis.lines import LineReader
+from supervise.diagnosis.scanner import SparseReader
 from supervise.host import kernel
 from supervise.model.diagnosis import Line
 
 # Where inotify has no instance left for us (128 per user by default), a look per second finds everything a bit later.
 _FALLBACK_S = 1.0
-_SETTLE_S = 0.05
+_PAUSE_S = 0.01
+# So much in one bite is a flood: there is more.
+_FLOOD = 512 * 1024
 _CATCH_UP_S = 10.0
 _LAST_BYTES = 4 * 1024 * 1024
 
@@ -26,19 +28,20 @@ class Sink(Protocol):
 
 
 class LogWatch:
-    """Reads a log as it grows: at once what comes after silence, within 50 ms what comes in a flow.
+    """Reads a log as it grows: at once what comes after silence, within 10 ms what comes in a flow.
 
     Args:
         log: the log.
         path: its path, for the kernel's notification.
+        reader: makes lines of it.
         sink: takes each line.
     """
 
-    def __init__(self, log: LogFile, path: str, sink: Sink) -> None:
+    def __init__(self, log: LogFile, path: str, reader: SparseReader, sink: Sink) -> None:
         self._log = log
         self._path = path
         self._sink = sink
-        self._reader = LineReader()
+        self._reader = reader
         self._loop = asyncio.get_running_loop()
         self._notifier: int | None = None
         self._settled = False
@@ -76,9 +79,11 @@ class LogWatch:
             self._unsubscribe()
             self._feed(data)
         trimmed = self._log.trim()
-        if data or trimmed:
+        if trimmed or len(data) >= _FLOOD:
             self._settled = False
             self._again = self._loop.call_soon(self._read)
+        elif data:
+            self._pause()
         elif self._notifier is None:
             self._rest()
 
@@ -89,13 +94,16 @@ class LogWatch:
         while it writes, we look by ourselves.
         """
         if not self._settled:
-            self._settled = True
-            self._again = self._loop.call_later(_SETTLE_S, self._read)
+            self._pause()
         elif self._subscribe():
             # What was written between the last look and the subscription is not told.
             self._again = self._loop.call_soon(self._read)
         else:
             self._again = self._loop.call_later(_FALLBACK_S, self._read)
+
+    def _pause(self) -> None:
+        self._settled = True
+        self._again = self._loop.call_later(_PAUSE_S, self._read)
 
     def _subscribe(self) -> bool:
         try:

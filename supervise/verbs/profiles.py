@@ -1,31 +1,130 @@
-"""`supervise profiles`: what engines are known, and from which file."""
+"""`supervise profiles`: what engines are known, from which file; and whether what is known of failures holds."""
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from supervise.diagnosis.proving import count, prove
+from supervise.model.diagnosis import SignatureSet
+from supervise.model.exits import Exit
 from supervise.model.profile import Form, Profile
+from supervise.profiles import data_dir
+from supervise.profiles.errors import ProfileError
 from supervise.profiles.load import load, names
+from supervise.profiles.signatures import available_sets, parse_signatures
+
+CHECK = "check"
+"""The word that is no profile's name."""
 
 
-def profiles(name: str | None) -> int:
-    """List all profiles, or show one.
+def profiles(name: str | None, files: Sequence[str] = ()) -> int:
+    """List all profiles, show one, or check what is known of failures.
 
     Args:
-        name: the profile; None for all.
+        name: the profile; None for all, "check" to prove all signatures.
+        files: with "check", files of signatures to prove instead of all that come along.
 
     Returns:
-        0.
+        0; 2 if something is not proven.
 
     Raises:
         ProfileError: there is none of that name, or one is damaged.
     """
+    if name == CHECK:
+        return check(files)
+    if files:
+        raise ProfileError("profiles", "", f"takes one name, and there is {files[0]!r}, too", "NAME, or check FILE…")
     if name is None:
         known = [load(each) for each in names()]
         sys.stdout.write("".join(f"{profile.name:<10} {profile.summary}\n" for profile in known))
     else:
         sys.stdout.write(_show(load(name)))
     return 0
+
+
+# --- check ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of signatures; `read` is None if it cannot be read, `problem` says why."""
+
+    path: str
+    read: SignatureSet | None
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+
+def check(files: Sequence[str]) -> int:
+    """Prove signatures on their samples: one line that counts them, or one line for each fault.
+
+    Args:
+        files: files of signatures; one that is named like a set that comes along stands in for it. Without any, all
+            sets that come along.
+
+    Returns:
+        0 if all hold, otherwise 2.
+    """
+    own = [os.path.join(data_dir(), "signatures", f"{name}.toml") for name in available_sets()]
+    read = [_read(path) for path in files or own]
+    named = {each.name for each in read}
+    others = [_read(path) for path in own if os.path.basename(path) not in named] if files else []
+    faults = [each.problem for each in read if each.problem]
+    faults += _twins(read, others)
+    everything = _joined([*others, *read])
+    for each in read:
+        if each.read is not None:
+            faults += map(str, prove(each.path if files else each.name, each.read, everything, time.thread_time))
+    if faults:
+        sys.stdout.write("".join(f"{fault}\n" for fault in faults))
+        return Exit.USAGE
+    signatures, traps, samples = count([each.read for each in read if each.read is not None])
+    what = "1 file" if len(read) == 1 else f"{len(read)} files"
+    sys.stdout.write(f"{signatures} signatures and {traps} traps in {what} hold on {samples} samples\n")
+    return Exit.OK
+
+
+def _read(path: str) -> _File:
+    try:
+        with open(path, "rb") as file:
+            return _File(path, parse_signatures(file.read(), path))
+    except ProfileError as error:
+        return _File(path, None, str(error))
+    except OSError as error:
+        return _File(path, None, f"{path}: cannot be read: {error.strerror}; name a file of [[signature]] tables")
+
+
+def _twins(read: Sequence[_File], others: Sequence[_File]) -> list[str]:
+    seen: dict[str, str] = {}
+    faults = []
+    for file in (*others, *read):
+        for name in _ids(file.read) if file.read else ():
+            if name in seen:
+                faults.append(f"{file.path}: {name}: the id is used in {seen[name]}, too; choose another")
+            seen.setdefault(name, file.name)
+    return faults
+
+
+def _ids(entries: SignatureSet) -> list[str]:
+    return [each.id for each in entries.signatures] + [each.id for each in entries.traps]
+
+
+def _joined(files: Sequence[_File]) -> SignatureSet:
+    sets = [each.read for each in files if each.read is not None]
+    return SignatureSet(
+        tuple(signature for each in sets for signature in each.signatures),
+        tuple(trap for each in sets for trap in each.traps),
+    )
+
+
+# --- show -------------------------------------------------------------------------------------------------------------
 
 
 def _show(profile: Profile) -> str:

@@ -51,6 +51,7 @@ def _describe(run: Run) -> dict[str, Any]:
     members = living_below(keeper.pid) if keeper else left_alone(run)
     attempt = run.latest()
     outcome = (attempt.read("outcome") if attempt else None) or {}
+    failed = outcome if not (supervisor or keeper) else _waiting(state, supervisor)
     return {
         "run": run.name,
         "live": supervisor is not None or keeper is not None,
@@ -60,7 +61,8 @@ def _describe(run: Run) -> dict[str, Any]:
         "attempt": attempt.number if attempt else None,
         "outcome": None if supervisor or keeper else outcome.get("outcome", "unknown"),
         "exit_status": None if supervisor or keeper else outcome.get("exit_status"),
-        "cause": ((outcome.get("cause") or {}).get("text")) if not (supervisor or keeper) else None,
+        "cause": (failed.get("cause") or {}).get("text"),
+        "relaunch_at": failed.get("relaunch_at"),
         "supervisor": supervisor.pid if supervisor else None,
         "keeper": keeper.pid if keeper else None,
         "members": [member.pid for member in members],
@@ -75,6 +77,11 @@ def _state(state: dict[str, Any], supervisor: ProcessId) -> str | None:
     """What its supervise has written; one that is stopped (Ctrl-Z) could not."""
     process = procfs.read(supervisor.pid, cmdline=False, environ=False)
     return "suspended" if process is not None and process.state == "T" else state.get("state")
+
+
+def _waiting(state: dict[str, Any], supervisor: ProcessId | None) -> dict[str, Any]:
+    """What it has written about the attempt that failed and the one to come, while it waits for that."""
+    return state if supervisor and state.get("state") == "waiting" else {}
 
 
 def _rss(pid: int) -> int:
@@ -98,7 +105,9 @@ def _told(run: dict[str, Any]) -> str:
 
 def _line(run: dict[str, Any]) -> str:
     head = f"{run['run']:<20} {run['state'] or 'unknown':<10} attempt {run['attempt'] or '-':<4}"
-    if run["live"]:
+    if run["relaunch_at"] is not None:
+        told = f" relaunch in {duration(max(0.0, run['relaunch_at'] - run['time']))}, it failed: {run['cause']}"
+    elif run["live"]:
         phase = f" ({run['phase']})" if run["state"] == "starting" and run["phase"] else ""
         since = f"for {duration(run['uptime_s'])}, " if run["uptime_s"] is not None else ""
         told = f"{phase} {since}{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"

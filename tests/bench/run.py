@@ -1,9 +1,10 @@
 """What `supervise` costs, beside its peers and a plain redirect: medians of interleaved runs, in tables.
 
-    python tests/bench/run.py [--quick] [launch] [idle] [log] [stopped] [ends] [relaunch] [slate]
+    python tests/bench/run.py [--quick] [launch] [idle] [log] [stopped] [ends] [relaunch] [slate] [diagnosis]
 
 honcho and supervisord come from $BENCH_PEERS, a virtual environment that has them; without it one is made for the run.
 For `ends` there are more of them, looked for there and on PATH: tini, dumb-init, supervisord, circusd, honcho.
+`diagnosis` reads a log of --log-mb megabytes, 1000 by default, made in $TMPDIR and removed.
 `relaunch` and `slate` run in namespaces of their own, since pkill and fuser look at the whole host.
 """
 
@@ -21,13 +22,13 @@ from typing import TypeVar
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.bench import enders, measures, relaunch, slate  # noqa: E402 - a script finds its own directory only
+from tests.bench import diagnosis, enders, measures, relaunch, slate  # noqa: E402 - a script finds its own directory only
 from tests.bench.ends import End, Ends, Sampler, Shape  # noqa: E402
 from tests.bench.managers import DIRECT, RECIPE, SUPERVISE, Manager, peers  # noqa: E402
 from tests.support import zoo_alone  # noqa: E402
 
 T = TypeVar("T")
-PARTS = ("launch", "idle", "log", "stopped", "ends", "relaunch", "slate")
+PARTS = ("launch", "idle", "log", "stopped", "ends", "relaunch", "slate", "diagnosis")
 _MIB = 2**20
 
 
@@ -36,9 +37,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended all the same
     parts = options.parts or PARTS
     with tempfile.TemporaryDirectory(prefix="sv-bench-peers-") as directory:
-        others = peers(Path(directory)) if set(parts) - {"ends", "relaunch", "slate"} else []
+        others = peers(Path(directory)) if set(parts) - {"ends", "relaunch", "slate", "diagnosis"} else []
         measured = {"launch": launch, "idle": idle, "log": log, "stopped": stopped, "ends": ends}
         measured |= {"relaunch": relaunched, "slate": slates}
+        measured |= {"diagnosis": lambda _, quick: diagnosed(options.log_mb or (100 if quick else 1000), quick)}
         for part in parts:
             measured[part](others, options.quick)
 
@@ -47,6 +49,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="What supervise costs, beside its peers.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"which of {', '.join(PARTS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="few and short samples")
+    parser.add_argument("--log-mb", type=int, help="size of the log that is explained; 1000 by default, 100 if quick")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
@@ -237,6 +240,34 @@ def slates(_: Sequence[Manager], quick: bool) -> None:
     for name in (slate.SWEEP, slate.CLEAN):
         faster = _share(taken["full"][slate.RECIPE], taken["full"][name]) >= 10
         aim(f"{name}: at least 10 times faster than the recipe", faster)
+
+
+def diagnosed(log_mb: int, quick: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="sv-") as directory:
+        log = Path(directory) / "server.log"
+        diagnosis.write_log(log, log_mb * 1_000_000)
+        readers, size = diagnosis.readers(log), log.stat().st_size / 1e6
+        interleave(readers, 1)  # warms the page cache
+        taken = interleave(readers, 3)
+        log.unlink()
+        samplers = {name: _bind(diagnosis.latencies, name, Path(directory), 8.0) for name in ("tail", "watch")}
+        waited = interleave(samplers, 1 if quick else 5)
+    walls = {name: [each.wall_s for each in samples] for name, samples in taken.items()}
+    cpus = {name: [each.cpu_s for each in samples] for name, samples in taken.items()}
+    shares = {name: [f"{_share(each[name], each['grep -E']):.2f}" for each in (walls, cpus)] for name in taken}
+    rows = {name: [f"{size / statistics.median(walls[name]):.0f}", *shares[name]] for name in taken}
+    table(f"The first cause of a log of {size:.0f} MB", ["MB/s", "of grep's time", "of its CPU time"], rows)
+    aim("within 3 times of grep -E", _share(walls["supervise explain"], walls["grep -E"]) <= 3)
+    delays = {name: sorted(delay for seen in each for delay in seen.delays) for name, each in waited.items()}
+    title = f"From the writing of a fatal line to its detection, at {diagnosis.RATE / 1e6:.0f} MB/s of log"
+    rows = {n: [f"{len(d)}", f"{statistics.median(d) * 1e3:.1f}", f"{_p99(d) * 1e3:.1f}"] for n, d in delays.items()}
+    table(title, ["lines", "median ms", "p99 ms"], rows)
+    aim("p99 within 50 ms of a bare inotify tail", _p99(delays["watch"]) - _p99(delays["tail"]) <= 0.05)
+    aim("no line is missed", len(delays["watch"]) == sum(seen.written for seen in waited["watch"]))
+
+
+def _p99(ordered: Sequence[float]) -> float:
+    return ordered[int(len(ordered) * 0.99)]
 
 
 def _bind(function: Callable[..., T], *arguments: object) -> Callable[[], T]:

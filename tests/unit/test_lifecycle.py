@@ -14,6 +14,9 @@ from supervise.model.exits import Exit
 TERM, INT = signal.SIGTERM, signal.SIGINT
 ASKED = Reason(Cause.ASKED, signum=TERM)
 LATE = Reason(Cause.NOT_READY)
+LATE_AND_ASKED = Reason(Cause.NOT_READY, signum=TERM)
+DIED = Reason(Cause.DIED, status=1)
+DIED_AND_ASKED = Reason(Cause.DIED, signum=TERM, status=1)
 
 
 def diagnosis(failure: FailureClass) -> Diagnosis:
@@ -34,7 +37,10 @@ TRANSITIONS = [
     (life.Starting(fatal=True), life.LingerExpired(), life.Capturing(Reason(Cause.FATAL)), (Effect.CAPTURE,)),
     (life.Starting(), life.StartExpired(), life.Capturing(LATE), (Effect.CAPTURE,)),
     (life.Capturing(LATE), life.EvidenceTaken(), life.Stopping(LATE), (Effect.STOP_GROUP,)),
-    (life.Capturing(LATE), life.StopAsked(TERM), life.Stopping(LATE), (Effect.STOP_GROUP,)),
+    (life.Capturing(LATE), life.StopAsked(TERM), life.Stopping(LATE_AND_ASKED), (Effect.STOP_GROUP,)),
+    (life.Killing(DIED), life.StopAsked(TERM), life.Killing(DIED_AND_ASKED), (Effect.ESCALATE,)),
+    (life.Verifying(DIED, 0), life.StopAsked(TERM), life.Verifying(DIED_AND_ASKED, 0), ()),
+    (life.Verifying(DIED_AND_ASKED, 0), life.Verified(), life.Done(1), ()),
     (life.Capturing(LATE), life.LeaderExited(1), life.Killing(Reason(Cause.NOT_READY, status=1)), ()),
     (life.Capturing(LATE), life.KeeperLost(), life.Killing(LATE), (Effect.ADOPT_GROUP,)),
     (life.Capturing(LATE), life.Broken(), life.Stopping(Reason(Cause.BROKEN)), (Effect.STOP_GROUP,)),
@@ -105,6 +111,7 @@ EVENTS = st.one_of(
             life.KeeperLost(),
             life.Verified(),
             life.LaunchFailed(13),
+            life.RelaunchDue(),
         ]
     ),
     st.builds(life.StopAsked, st.sampled_from([TERM, INT, signal.SIGHUP])),

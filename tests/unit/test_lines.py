@@ -48,8 +48,8 @@ def test_lines_are_numbered_without_gaps_safe_to_print_and_bounded(stream: bytes
 
 @given(st.text(alphabet=st.characters(blacklist_categories=["Cs"])))
 def test_text_without_controls_and_prefix_is_kept(text: str) -> None:
-    line = parse("=" + text, 1)
-    assert line.text == "".join(char for char in "=" + text if char in line.text)
+    line = parse(f"={text}=", 1)
+    assert line.text == "".join(char for char in f"={text}=".replace("\xa0", " ") if char in line.text)
 
 
 @pytest.mark.parametrize(
@@ -76,45 +76,6 @@ def test_an_unfinished_line_waits_for_its_end() -> None:
 
 
 VLLM = "(Worker_TP0 pid=77) ERROR 11-30 05:27:01 [multiproc_executor.py:953] "
-
-
-@pytest.mark.parametrize(
-    ("raw", "text", "process", "pid", "level", "source", "record"),
-    [
-        (VLLM + "  File", "  File", "Worker_TP0", 77, "ERROR", "multiproc_executor.py:953", True),
-        (VLLM[:-1], "", "Worker_TP0", 77, "ERROR", "multiproc_executor.py:953", True),
-        ("ERROR 09-01 12:00:00 [core.py:586] x", "x", None, None, "ERROR", "core.py:586", True),
-        ("INFO 08-02 03:11:22 api_server.py:219] x", "x", None, None, "INFO", "api_server.py:219", True),
-        ("(APIServer pid=5) Traceback", "Traceback", "APIServer", 5, None, None, False),
-        ("(APIServer pid=5)   File", "  File", "APIServer", 5, None, None, False),
-        ("(APIServer pid=5) INFO:     Started", "Started", "APIServer", 5, "INFO", None, True),
-        ("(VllmWorker rank=1 pid=9) x", "x", "VllmWorker", 9, None, None, False),
-        ("(RayWorkerWrapper pid=9, ip=10.0.0.2) x", "x", "RayWorkerWrapper", 9, None, None, False),
-        ("[2026-11-30 05:00:00 TP0] x", "x", "TP0", None, None, None, True),
-        ("[2026-11-30 05:00:00 DP1 TP0] x", "x", "DP1 TP0", None, None, None, True),
-        ("[2026-11-30 05:00:00] x", "x", None, None, None, None, True),
-        ("[rank1]: Traceback", "Traceback", "rank1", None, None, None, False),
-        ("[rank1]:   File", "  File", "rank1", None, None, None, False),
-        ("[rank0]:[E1130 05:00:00.1 a.cpp:6] x", "[E1130 05:00:00.1 a.cpp:6] x", "rank0", None, None, None, False),
-        ("INFO:     Application", "Application", None, None, "INFO", None, True),
-        ("ERROR:    [Errno 98]", "[Errno 98]", None, None, "ERROR", None, True),
-        ("Error: x", "Error: x", None, None, None, None, False),
-        ("(not a process) x", "(not a process) x", None, None, None, None, False),
-        ("[not a date] x", "[not a date] x", None, None, None, None, False),
-        ("", "", None, None, None, None, False),
-    ],
-)
-def test_prefixes(
-    raw: str, text: str, process: str | None, pid: int | None, level: str | None, source: str | None, record: bool
-) -> None:
-    assert parse(raw, 7) == Line(7, raw, text, process, pid, level, source, record)
-
-
-def test_colour_is_taken_off_before_the_prefix_is_read() -> None:
-    line = parse(
-        "\x1b[0;36m(EngineCore pid=3)\x1b[0;0m \x1b[31mERROR\x1b[0m 11-30 05:00:00 [core.py:1510] no\x1b]0;t\x07", 1
-    )
-    assert (line.process, line.level, line.text) == ("EngineCore", "ERROR", "no")
 
 
 def test_a_line_without_end_is_cut_and_does_not_grow() -> None:

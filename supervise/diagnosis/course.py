@@ -1,0 +1,57 @@
+"""Whether a log of which nobody knows the end shows a failure at all, or a server that lived through its errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from supervise.diagnosis.candidates import Candidate
+
+# A server that printed so many lines after an error went on living.
+_TAIL_LINES = 80
+# An engine that failed takes its server down within so many lines, its dump of the scheduler's state included.
+_WAKE_LINES = 600
+
+
+@dataclass(slots=True)
+class Course:
+    """What became of a server, as line numbers: None where it did not happen.
+
+    `advanced` is where start-up last reached a new phase, `death` where a process announced that it cannot go on,
+    `asked` where somebody asked the server to end, `ending` where it began to end in order, `last` the last line.
+    """
+
+    last: int = 0
+    advanced: int = 0
+    death: int | None = None
+    asked: int | None = None
+    ending: int | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was asked to end before anything said that it must: what comes after that is of the stop."""
+        return self.asked is not None and self.death is None
+
+    def failed(self, cause: Candidate | None, *, ready: bool) -> bool:
+        """Judge a log whose server's end is not known.
+
+        Args:
+            cause: the best candidate for a first cause.
+            ready: whether the server had been up.
+
+        Returns:
+            True if it failed. Before readiness an error that nobody handled is the end of a start, unless start-up
+            went on after it. Later a server outlives errors: only its engine's death counts, and what an unhandled
+            exception left at the very end.
+        """
+        if self.death is not None:
+            return True
+        if cause is None or not cause.strong:
+            return False
+        if not ready:
+            return cause.certain or self.advanced <= cause.line.number
+        if cause.rank.is_engine and cause.process is not None:
+            return cause.certain or self._went_down_after(cause)
+        return self.ending is None and self.last - cause.line.number <= _TAIL_LINES
+
+    def _went_down_after(self, cause: Candidate) -> bool:
+        return not self.stopped and self.ending is not None and 0 <= self.ending - cause.line.number <= _WAKE_LINES

@@ -1,0 +1,148 @@
+"""Puts a first cause into words: what it means, whose it is, which lines prove it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from supervise.diagnosis.candidates import Candidate, Rank
+from supervise.diagnosis.fingerprint import fingerprint
+from supervise.diagnosis.frames import Owners, frames, is_frame
+from supervise.diagnosis.matching import Match
+from supervise.model.diagnosis import Diagnosis, End, FailureClass, Kind, Line, Owner, Traceback
+
+EVIDENCE = 5
+"""Lines that a diagnosis quotes at most."""
+
+Echoes = Iterable[tuple[Line, Match]]
+
+# Raised by the same launch each time. Of others (RuntimeError, OSError, TimeoutError) nobody can know.
+_DETERMINISTIC = frozenset(
+    {
+        "ArgumentError", "AssertionError", "AttributeError", "ImportError", "IndentationError", "IndexError",
+        "JSONDecodeError", "KeyError", "LookupError", "ModuleNotFoundError", "NameError", "NotImplementedError",
+        "RecursionError", "SyntaxError", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "ValidationError",
+        "ValueError", "ZeroDivisionError",
+    }
+)  # fmt: skip
+
+
+def named(cause: Candidate, end: End, echoes: Echoes, owners: Owners) -> Diagnosis:
+    """Build the diagnosis of a cause that somebody printed.
+
+    Args:
+        cause: the first cause.
+        end: how the leader ended; its phase counts where neither the log nor the signature tells one.
+        echoes: reports of what the cause led to, in the order of the log.
+        owners: tells whose code a frame is in.
+    """
+    signature = cause.match.signature if cause.match else None
+    phase = _phase(cause, end)
+    return Diagnosis(
+        text=cause.line.text.strip(),
+        line=cause.line.number,
+        process=cause.process,
+        signature=signature.id if signature else None,
+        failure=_failure(cause),
+        phase=phase,
+        meaning=meaning(cause, owners),
+        advice=cause.match.advice if cause.match else (),
+        evidence=_evidence(cause, echoes),
+        rank=_rank(cause),
+        fingerprint=_fingerprint(cause, phase),
+    )
+
+
+def meaning(cause: Candidate, owners: Owners) -> str:
+    """What a cause means, in a sentence."""
+    if cause.match is not None:
+        return cause.match.meaning
+    who = cause.process or "The server"
+    kind = cause.traceback.kind if cause.traceback else Kind.PYTHON
+    did = {
+        Kind.PYTHON: f"raised {_exception(cause)}",
+        Kind.NATIVE: "died in native code",
+        Kind.BUILD: "could not compile what it needs",
+        Kind.USAGE: "refused its command line",
+    }[kind]
+    return f"{who} {did}{_where(cause.traceback, owners)}. No known failure matches it."
+
+
+def in_order(lines: list[Line]) -> tuple[Line, ...]:
+    """As many lines as a diagnosis quotes, the first ones, in the order of the log."""
+    unique = {(line.number, line.text): line for line in lines}
+    return tuple(sorted(list(unique.values())[:EVIDENCE], key=lambda line: line.number))
+
+
+def _failure(cause: Candidate) -> FailureClass:
+    if cause.match is None:
+        known = not cause.ready and _exception(cause) in _DETERMINISTIC
+        return FailureClass.DETERMINISTIC if known else FailureClass.UNKNOWN
+    signature = cause.match.signature
+    if cause.ready and signature.failure is FailureClass.DETERMINISTIC and signature.phase not in (None, "run"):
+        # It got through this phase once with the same arguments: what it met at run time came with the requests.
+        return FailureClass.LOAD
+    return signature.failure
+
+
+def _exception(cause: Candidate) -> str:
+    text = (cause.traceback.exception if cause.traceback else cause.line).text.strip()
+    return re.split(r"[:\s]", text, maxsplit=1)[0].rpartition(".")[2]
+
+
+def _rank(cause: Candidate) -> int | None:
+    """Python's own traceback has no prefix: the rank is in the headline then."""
+    report = cause.traceback
+    told = [cause.line, *([report.exception, report.header] if report else [])]
+    return next((line.rank for line in told if line is not None and line.rank is not None), None)
+
+
+def _phase(cause: Candidate, end: End) -> str | None:
+    """The phase that the log was in, or else the one that the failure belongs to.
+
+    What fails in the first process before any phase began has not got past arguments and configuration.
+    """
+    if cause.ready:
+        return "run"
+    own = cause.match.signature.phase if cause.match else None
+    return cause.phase or own or end.phase or ("config" if cause.rank >= Rank.FRONT else None)
+
+
+def _fingerprint(cause: Candidate, phase: str | None) -> str:
+    places = [(each.file, each.function or "") for each in frames(cause.traceback)] if cause.traceback else []
+    signature = cause.match.signature.id if cause.match else None
+    exception = _exception(cause) if cause.traceback else None
+    return fingerprint(exception, cause.line.text.strip(), places, signature, phase)
+
+
+def _evidence(cause: Candidate, echoes: Echoes) -> tuple[Line, ...]:
+    """The cause, what came right before it, and the first report of what it led to."""
+    lines = [cause.line]
+    if traceback := cause.traceback:
+        lines += [traceback.exception, *reversed(_raising(traceback))]
+        lines += [traceback.header] if traceback.header and cause.headed else []
+    after = [(line, match) for line, match in echoes if line.number > cause.line.number]
+    lines += [line for line, match in after if match.signature.fatal][:1] or [line for line, _ in after][:1]
+    return in_order(lines)
+
+
+def _where(traceback: Traceback | None, owners: Owners) -> str:
+    """The frame that people want to see: in their own code, else in the engine's, else the innermost."""
+    if traceback is None:
+        return ""
+    found = (owners.innermost(traceback, owner) for owner in (Owner.USER, Owner.ENGINE, None))
+    frame = next(filter(None, found), None)
+    if frame is None:
+        return ""
+    file = frame.file.rpartition("-packages/")[2]
+    return f" in {frame.function or 'its source'} ({file}:{frame.line})"
+
+
+def _raising(traceback: Traceback) -> list[Line]:
+    """The innermost frame: its place, and its source line where there is one."""
+    places = [index for index, line in enumerate(traceback.frames) if is_frame(line.text)]
+    if not places:
+        return []
+    if traceback.kind is Kind.NATIVE:
+        return [traceback.frames[places[0]]]
+    return list(traceback.frames[places[-1] : places[-1] + 2])

@@ -1,0 +1,214 @@
+"""Proves signatures on their own samples, and that no pattern takes more than linear effort on hostile text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from supervise.diagnosis.matching import OPTIONAL, QUIET, Matcher, fields
+from supervise.diagnosis.prefixes import parse
+from supervise.model.diagnosis import Line, Signature, SignatureSet, Trap
+from supervise.profiles.signatures import FIGURES
+
+Clock = Callable[[], float]
+Entry = Signature | Trap
+
+LONGEST = 16_384
+"""Characters of the longest hostile text: longer lines are cut before they are matched."""
+
+# Short ones first, for what explodes; of long ones the last only if there is a doubt.
+_FIRST_LONG = 4096
+_SIZES = (32, 64, 128, 256, _FIRST_LONG, LONGEST // 2, LONGEST)
+# Effort that grows with the length doubles when the text does; with its square it becomes four times as much.
+_LINEAR_AT_MOST = 3.0
+_SQUARE_AT_MOST = 6.0
+# Beyond any polynomial that could be waited for: stop at once, the next doubling would not come back.
+_EXPLOSIVE = 12.0
+_HOPELESS = 200.0
+# Less than that on the way to what is not linear any more has no square in it.
+_SUSPICIOUS = 2.5
+_STREAK = 3
+_REPEATS = 5
+_FRAGMENTS = (
+    "a", " ", "1.", ": ", "x: ", "(", "[a] ", "'", "a b ", "a/b.so: ",
+)  # fmt: skip
+
+
+class Fault(NamedTuple):
+    """What is wrong with one entry of one file, and what to do about it."""
+
+    file: str
+    id: str
+    what: str
+    todo: str
+
+    def __str__(self) -> str:
+        return " ".join(f"{self.file}: {self.id}: {self.what}; {self.todo}".split())
+
+
+def prove(file: str, entries: SignatureSet, everything: SignatureSet, clock: Clock) -> list[Fault]:
+    """Prove all entries of one file.
+
+    Args:
+        file: its name, for faults.
+        entries: what it holds.
+        everything: all that is known, the file's own entries among it: others must not take its samples.
+        clock: tells the time in seconds; only proportions of what it tells count.
+
+    Returns:
+        The faults, in the order of the file.
+    """
+    matcher = Matcher(everything)
+    faults: list[Fault] = []
+    listed: tuple[Entry, ...] = (*entries.signatures, *entries.traps)
+    for entry in listed:
+        said = chain(_of_samples(entry, matcher, everything), _of_templates(entry), _of_effort(entry, clock))
+        faults.extend(Fault(file, entry.id, what, todo) for what, todo in said)
+    return faults
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+_Said = Iterator[tuple[str, str]]
+
+
+def _of_samples(entry: Entry, matcher: Matcher, everything: SignatureSet) -> _Said:
+    for number, sample in enumerate(entry.match, 1):
+        line = parse(sample, 1)
+        if not any(literal in line.text for literal in entry.literals):
+            yield f"match sample {number} holds none of the literals", "add one that each matching line holds"
+        elif not entry.pattern.search(line.text):
+            yield f"match sample {number} does not match the pattern", f"the pattern sees {_quoted(line.text)}"
+        elif other := _taken(entry, line, matcher, everything):
+            yield f"match sample {number} is {other}", "use a longer literal, or a narrower pattern over there"
+    for number, sample in enumerate(entry.nomatch, 1):
+        if _found(entry, parse(sample, 1), matcher):
+            yield f"nomatch sample {number} matches", "narrow the pattern"
+
+
+def _found(entry: Entry, line: Line, matcher: Matcher) -> bool:
+    if isinstance(entry, Trap):
+        held = any(literal in line.text for literal in entry.literals)
+        return held and entry.pattern.search(line.text) is not None
+    match = matcher.find(line)
+    return match is not None and match.signature.id == entry.id
+
+
+def _taken(entry: Entry, line: Line, matcher: Matcher, everything: SignatureSet) -> str | None:
+    """Who gets a line instead of its own entry."""
+    if isinstance(entry, Trap) or _found(entry, line, matcher):
+        return None
+    hiding = next((trap.id for trap in everything.traps if _found(trap, line, matcher)), None)
+    if hiding:
+        return f"hidden by the trap {hiding}"
+    match = matcher.find(line)
+    if match is None:
+        return f"passed over because it is logged as {line.level if line.level in QUIET else 'information'}"
+    return f"found as {match.signature.id}"
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def _of_templates(entry: Entry) -> _Said:
+    if isinstance(entry, Trap):
+        return
+    shown = (entry.meaning, *entry.advice, entry.constraint or "")
+    used = {name for text in shown for name in fields(text)}
+    captured = {name for sample in entry.match for name in _captured(entry.pattern, sample)}
+    for name in sorted(used & entry.pattern.groupindex.keys() - captured):
+        yield f"no match sample gives {{{name}}} a value", "add a sample that does"
+    computed = {given for names in FIGURES.values() for given in names} - entry.pattern.groupindex.keys()
+    for name in sorted(computed & set(fields(OPTIONAL.sub("", entry.meaning)))):
+        yield f"the meaning depends on {{{name}}}, which may be unknown", "put that stretch in [brackets]"
+
+
+def _captured(pattern: re.Pattern[str], sample: str) -> Iterable[str]:
+    found = pattern.search(parse(sample, 1).text)
+    return [name for name, value in found.groupdict().items() if value is not None] if found else []
+
+
+# --- effort -----------------------------------------------------------------------------------------------------------
+
+
+def _of_effort(entry: Entry, clock: Clock) -> _Said:
+    for before, fragment, after in _hostile(entry):
+        if is_slow(entry.pattern, before, fragment, after, clock):
+            place = f"after {_quoted(before)}" if before else f"before {_quoted(after)}"
+            yield f"effort explodes on {fragment!r} repeated {place}", "give repetitions in the pattern a bound"
+            return
+
+
+def _hostile(entry: Entry) -> Iterator[tuple[str, str, str]]:
+    """Beginnings, what is repeated, and ends: whatever can stand around a literal, and samples broken off."""
+    sample = parse(entry.match[0], 1).text
+    for fragment in (*_FRAGMENTS, entry.literals[0]):
+        yield "", fragment, entry.literals[0]
+        yield sample[: len(sample) * 2 // 3], fragment, ""
+    for literal in entry.literals:
+        yield literal, "a ", ""
+    yield "", sample, ""
+
+
+def is_slow(pattern: re.Pattern[str], before: str, fragment: str, after: str, clock: Clock) -> bool:
+    """Whether a search takes more than linear effort.
+
+    Each length is measured against half of it, from short to long: what explodes is left before it cannot be waited
+    for. What looks slow is measured again, because anything may have interrupted the first time.
+
+    Args:
+        pattern: what is searched.
+        before: what the text begins with.
+        fragment: what is repeated up to `LONGEST` characters.
+        after: what it ends with.
+        clock: tells the time in seconds.
+    """
+    steep = 0
+    for size in _SIZES:
+        grown = _growth(
+            pattern, (_text(before, fragment, after, size), _text(before, fragment, after, size // 2)), clock
+        )
+        # A bounded repetition looks like a square until its bound is passed: short texts tell of worse ones only.
+        limit = _LINEAR_AT_MOST if size >= _FIRST_LONG else _SQUARE_AT_MOST
+        steep = steep + 1 if grown > limit else 0
+        if steep >= _STREAK or grown > _EXPLOSIVE:
+            return True
+        if size == _FIRST_LONG and grown < _SUSPICIOUS:
+            return False
+    return False
+
+
+def _growth(pattern: re.Pattern[str], texts: tuple[str, str], clock: Clock) -> float:
+    """How many times the effort of the second text the first one takes."""
+    now, half = (_effort(pattern, text, clock, 1) for text in texts)
+    if half * _LINEAR_AT_MOST < now <= half * _HOPELESS:
+        now, half = (_effort(pattern, text, clock, _REPEATS) for text in texts)
+    return now / half if half else 1.0
+
+
+def _text(before: str, fragment: str, after: str, size: int) -> str:
+    return before + (fragment * (size // len(fragment) + 1))[:size] + after
+
+
+def _effort(pattern: re.Pattern[str], text: str, clock: Clock, times: int) -> float:
+    least = float("inf")
+    for _ in range(times):
+        began = clock()
+        pattern.search(text)
+        least = min(least, clock() - began)
+    return least
+
+
+def _quoted(text: str, width: int = 60) -> str:
+    return repr(text if len(text) <= width else text[: width - 1] + "…")
+
+
+def count(sets: Sequence[SignatureSet]) -> tuple[int, int, int]:
+    """Count signatures, traps and samples of sets."""
+    signatures = [each for listed in sets for each in listed.signatures]
+    traps = [each for listed in sets for each in listed.traps]
+    entries: list[Entry] = [*signatures, *traps]
+    samples = sum(len(entry.match) + len(entry.nomatch) for entry in entries)
+    return len(signatures), len(traps), samples

@@ -1,0 +1,42 @@
+"""Whether an attempt failed of what an earlier one of its run failed of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from supervise.runner.report import SERVERS_FAULT
+
+if TYPE_CHECKING:
+    from supervise.attempts.store import Attempt, Run
+    from supervise.lifecycle import Reason
+    from supervise.model.diagnosis import Diagnosis
+
+
+class Repetition(NamedTuple):
+    """What people are told of it, None where there is nothing to compare; the attempt with the same cause."""
+
+    told: str | None = None
+    same_as: int | None = None
+
+
+def repetition(run: Run, attempt: Attempt, reason: Reason, diagnosis: Diagnosis | None) -> Repetition:
+    """Compare with the failures that are still kept.
+
+    Args:
+        run: the run.
+        attempt: the one that is over; its own outcome is not looked at.
+        reason: why it ended.
+        diagnosis: what it failed of.
+    """
+    if diagnosis is None or reason.cause not in SERVERS_FAULT:
+        return Repetition()
+    earlier = run.recent_failures(attempt.number)
+    if not earlier:
+        return Repetition()
+    from supervise.lifecycle.restart import identity
+
+    cause = identity(diagnosis)
+    if not cause.known:
+        return Repetition()
+    same = next((number for number, failed in earlier if cause.same_as(failed)), None)
+    return Repetition("new cause") if same is None else Repetition(f"same cause as attempt {same}", same)

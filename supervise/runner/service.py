@@ -1,0 +1,166 @@
+"""A server under supervision: one attempt, or one after the other, each with a keeper and a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from supervise import lifecycle as life
+from supervise.attempts.store import Run
+from supervise.report.console import Console
+from supervise.runner.loop import Loop
+from supervise.runner.performer import Performer
+from supervise.runner.plan import Plan
+from supervise.runner.routing import Passing, route
+from supervise.runner.world import World
+
+if TYPE_CHECKING:
+    from supervise.runner.journal import Journal
+    from supervise.runner.restarting import Memory
+
+
+class Outside(Protocol):
+    """Where each attempt gets its world."""
+
+    def world(self) -> World:
+        """The next one's."""
+
+    def renew(self) -> None:
+        """The last one is over, another one begins."""
+
+
+class Acting(Protocol):
+    """Whoever performs at the moment: an attempt, or the wait for the next one."""
+
+    @property
+    def passing(self) -> Passing:
+        """Takes signals that mean the server."""
+
+    def reap(self) -> None:
+        """A child has ended."""
+
+    def broken(self, error: BaseException) -> None:
+        """Something of ours raised."""
+
+
+class Service:
+    """One command line, launched as often as the policy has it.
+
+    Args:
+        command: the server's command line, unchanged.
+        program: path of its executable.
+        planned: what is to be run.
+        target: the run; its lock is held until the last attempt is over.
+        console: where people read.
+        outside: each attempt's world.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        program: str,
+        planned: Plan,
+        target: Run,
+        console: Console,
+        outside: Outside,
+    ) -> None:
+        self._command, self._program, self._planned = command, program, planned
+        self._target, self._console, self._outside = target, console, outside
+        self._memory = _memory(planned)
+        self._loop = Loop(life.Sweeping())
+        self._acting: Acting | None = None
+
+    async def run(self) -> life.Done:
+        """Attempt after attempt, until there is to be no other.
+
+        Raises:
+            TierError: a tier that was required cannot be had a second time.
+            OSError: no further keeper could be started.
+        """
+        performer = self._performer()
+        # For good: a signal that has been taken and not been told yet must find whoever acts by then.
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: self._broken(context.get("exception") or RuntimeError(context["message"]))
+        )
+        restore = route(self.post, self, self._reap)
+        try:
+            while True:
+                end = await self._attempt(performer)
+                if isinstance(end, life.Done):
+                    return end
+                if (stopped := await self._wait(end, performer.journal)) is not None:
+                    return stopped
+                self._outside.renew()
+                performer = self._performer()
+        finally:
+            restore()
+
+    def post(self, event: life.Event) -> None:
+        """Tell whoever acts of an event."""
+        self._loop.post(event)
+
+    def signal(self, signum: int) -> None:
+        """One that means the server."""
+        if self._acting is not None:
+            self._acting.passing.signal(signum)
+
+    def suspend(self) -> None:
+        """Ctrl-Z."""
+        if self._acting is not None:
+            self._acting.passing.suspend()
+
+    def _reap(self) -> None:
+        if self._acting is not None:
+            self._acting.reap()
+
+    def _broken(self, error: BaseException) -> None:
+        if self._acting is not None:
+            self._acting.broken(error)
+
+    def _performer(self) -> Performer:
+        performer = Performer(
+            self._loop,
+            self._planned,
+            self._command,
+            self._program,
+            self._target,
+            self._console,
+            self._outside.world(),
+            self._memory,
+        )
+        self._acting = performer
+        return performer
+
+    async def _attempt(self, performer: Performer) -> life.Done | life.Waiting:
+        try:
+            performer.begin()
+            end = await self._loop.run(performer)
+            # From a sweep there is no way back to one but through a wait.
+            assert not isinstance(end, life.Sweeping)
+            performer.conclude(end)
+            return end
+        finally:
+            performer.release()
+            self._loop = self._loop.next()
+
+    async def _wait(self, waiting: life.Waiting, journal: Journal) -> life.Done | None:
+        """Wait for the next attempt; None if it is to begin now."""
+        from supervise.runner.restarting import Pause
+
+        self._acting = pause = Pause(self._loop, waiting, journal, self._console)
+        try:
+            pause.begin()
+            end = await self._loop.run(pause)
+            return end if isinstance(end, life.Done) else None
+        finally:
+            pause.release()
+            self._loop = self._loop.next()
+
+
+def _memory(planned: Plan) -> Memory | None:
+    if planned.options.restart is None:
+        return None
+    from supervise.runner.restarting import Memory
+
+    return Memory(planned.options.restart)

@@ -1,0 +1,113 @@
+"""The outside as each attempt finds it: what holds its group, its keeper, the clean slate, probes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from supervise.attempts.store import Run, Store
+from supervise.group.boot import Booted
+from supervise.group.handle import Keeper
+from supervise.host import cgroupfs
+from supervise.model.probe import Probed
+from supervise.model.process import Process
+from supervise.model.slate import SlateResult
+from supervise.model.tier import Tier, Tiers
+from supervise.report.console import Console
+from supervise.runner.packages import Examined, examine
+from supervise.runner.plan import Plan
+from supervise.runner.slate import prepare
+from supervise.runner.tiers import choose
+from supervise.runner.world import World
+from supervise.slate.aftermath import look
+
+
+class Worlds:
+    """Makes one world after the other; the run's lock is the same in all of them.
+
+    Args:
+        planned: what is to be run.
+        store: where attempts are kept.
+        target: the run.
+        lock: descriptor of its lock.
+        console: where people read.
+        booted: the first keeper's process, which has been coming up meanwhile.
+
+    Raises:
+        TierError: a tier that was required cannot be had.
+    """
+
+    def __init__(self, planned: Plan, store: Store, target: Run, lock: int, console: Console, booted: Booted) -> None:
+        self._planned, self._store, self._target = planned, store, target
+        self._lock, self._console = lock, console
+        self._refused: frozenset[Tier] = frozenset()
+        self._booted: Booted | None = booted
+        self._tiers = self._choose()
+
+    def renew(self) -> None:
+        """Leave what held the last attempt, and get the same for the next one, whose keeper is booted when it begins.
+
+        Raises:
+            TierError: a tier that was required cannot be had a second time.
+        """
+        self.leave()
+        self._booted, self._tiers = None, self._choose()
+
+    def leave(self) -> None:
+        """Whoever held the leaf has removed it; one that nobody came to hold is empty."""
+        if self._tiers.leaf is not None:
+            cgroupfs.remove(self._tiers.leaf)
+
+    def world(self) -> World:
+        """The world of the next attempt."""
+        return _world(self._planned, self._store, self._target, self._lock, self._booted, self._tiers, self._console)
+
+    def _choose(self) -> Tiers:
+        tiers = choose(self._planned.options.wanted, self._target.name, os.urandom(6).hex())
+        for tier, why in tiers.refused.items():
+            if tier not in self._refused:
+                self._console.line("note", f"no {tier} tier: {why}")
+        self._refused |= tiers.refused.keys()
+        return tiers
+
+
+def _world(
+    planned: Plan, store: Store, target: Run, lock: int, booted: Booted | None, tiers: Tiers, console: Console
+) -> World:
+    def clean(cancelled: Callable[[], bool], helpers: frozenset[int]) -> SlateResult:
+        return prepare(planned, store, target, console, helpers=helpers, cancelled=cancelled)
+
+    def probe(members: Callable[[], Iterable[Process]]) -> Probed:
+        # An HTTP client takes as long to import as half an asyncio: it is wanted once the server is on its way.
+        from supervise import probes
+
+        return probes.ready(planned.need, planned.profile.ready.http, members)
+
+    return World(
+        sweep=clean,
+        start_keeper=lambda: Keeper(
+            booted,
+            keep_open=(lock,),
+            log=os.path.join(target.path, "keeper.log"),
+            leaf=tiers.leaf,
+            record=os.path.join(target.path, "latest", "attempt.json"),
+        ),
+        tiers=tiers,
+        probe=probe,
+        raise_limits=_raised,
+        packages=_packages(planned, store),
+        aftermath=lambda gpus, pids: look(planned.need, gpus, pids),
+    )
+
+
+def _raised(pid: int) -> tuple[str, ...]:
+    from supervise.host import limits
+
+    return limits.raise_soft(pid)
+
+
+def _packages(planned: Plan, store: Store) -> Callable[[], Examined] | None:
+    """None where nobody knows of any, or nobody wants to know."""
+    if not planned.packages or {"packages", "all"} & planned.options.no_preflight:
+        return None
+    return lambda: examine(planned, store, thorough=False)
