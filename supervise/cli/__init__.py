@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from supervise.lifecycle import Done
     from supervise.runner import Options
 
-VERBS = ("run", "clean", "status", "logs", "explain", "stop", "profiles", "demo")
+VERBS = ("run", "clean", "status", "logs", "report", "explain", "stop", "profiles", "demo")
 _OWN_FLAGS = ("--help", "-h", "--version")
 _NO_MEMORY = "out of memory; see `ulimit -v` (RLIMIT_AS), the memory limit of the container, and `free -h`"
 _NO_THREAD = (

@@ -325,6 +325,27 @@ def _logs(
     raise typer.Exit(logs(run, attempt, follow=follow))
 
 
+@app.command("report", short_help="The post-mortem of an attempt.")
+def _report(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Name of the run. Default: the one launched last.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", metavar="N", min=1, help="Default: the newest that is over.")
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Markdown for a ticket: without secrets and names of home directories.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """The post-mortem of an attempt: how and why it ended, what happened when, what changed since the last good one."""
+    from supervise.verbs.report import report
+
+    if markdown and json:
+        raise typer.BadParameter("--markdown and --json contradict each other")
+    raise typer.Exit(report(run, attempt, as_json=json, markdown=markdown))
+
+
 def _engine_name(name: str | None) -> str | None:
     from supervise.diagnosis.engines import ENGINES
     from supervise.profiles.load import names

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from re import Match, Pattern
 
 # What is cut off depends on how long numbers and paths are, so it is cut off far behind what is kept in the end.
-_READ, _KEPT = 16_384, 400
+_READ, _KEPT = 8_192, 400
 _LONG_PATH = 512
 # Digits that must stay, out of the reach of what takes numbers away: a private use area of Unicode.
 _SHELTER = str.maketrans("0123456789", "".join(chr(0xE000 + digit) for digit in range(10)))
@@ -81,6 +81,8 @@ _REASONS = (
     "Unprocessable |Too |Internal |Service |Gateway "
 )
 _NUMBER = r"[-+]?(?<![A-Za-z0-9]-)\d++(?:[.,]\d++)*+(?:e[-+]?\d+)?"
+# Two colons in a row, or more of them than a time of day has.
+_IPV6 = r"[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6}::|(?:[0-9a-f]{1,4}:){5}"
 _UNIT = r"(?: ?(?:[KMGTP]i?B|[kKMGT]|B|bytes?|ms|us|ns|s|min|h|%))?"
 _RULES: tuple[_Rule, ...] = (
     (re.compile(r"^\s*\[rank\d+\]:\s*"), ""),
@@ -108,12 +110,7 @@ _RULES: tuple[_Rule, ...] = (
         "# ",
     ),
     (re.compile(r"\b\d{4}[-/]\d\d[-/]\d\d(?:[T_ -]\d\d[:-]\d\d[:-]\d\d[\d.,]*)?(?:Z|[-+]\d\d:?\d\d)?"), "#"),
-    (
-        re.compile(
-            rf"\[?\b(?=[0-9a-f:]{{0,40}}(?:::|(?::[0-9a-f]+){{5}}))(?:[0-9a-f]{{0,4}}:){{2,7}}[0-9a-f]{{0,4}}(?:%\w+)?\]?(?![\w:])"
-        ),
-        "#",
-    ),
+    (re.compile(rf"\[?\b(?={_IPV6})[0-9a-f:]{{3,45}}(?:%\w+)?\]?(?![\w:])"), "#"),
     (re.compile(r"(?:\b\d\d-\d\d )?(?<![\d.:])\d{1,2}:\d\d(?::\d\d[\d.,]*)?(?!\d)"), "#"),
     (re.compile(r"(?i)\b0x[0-9a-f]+\b"), "#"),
     (re.compile(r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "#"),

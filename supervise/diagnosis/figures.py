@@ -21,6 +21,8 @@ _LEAST = 0.5
 _MOST = 0.96
 # What a fraction must leave beyond the shortage that was met: the next larger batch wants more than this one did.
 _SPARE_GIB = 1.0
+# 0.88 is not to become 0.87 because 0.92 - 0.04 is 0.8799999.
+_HAIR = 1e-6
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _MOST_GPUS = 64
 
@@ -98,7 +100,7 @@ def _utilisation(groups: Groups, facts: Numbers) -> dict[str, str]:
     total = _total(groups, facts)
     if not fraction or not total or needed is None or available is None or needed <= available:
         return {}
-    raised = ceil((fraction + (needed - available) / total) * 100) / 100
+    raised = ceil((fraction + (needed - available) / total) * 100 - _HAIR) / 100
     return {"utilisation": f"{raised:.2f}"} if raised <= _MOST else {}
 
 
@@ -204,8 +206,7 @@ def _whole(text: str | None) -> int:
 
 
 def _hundredths_below(share: float) -> float:
-    # A hair more than nothing: 0.88 is not to become 0.87 because 0.92 - 0.04 is 0.8799999.
-    return floor(share * 100 + 1e-6) / 100
+    return floor(share * 100 + _HAIR) / 100
 
 
 def _size(in_gib: float) -> str:

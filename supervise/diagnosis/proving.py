@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from supervise.diagnosis.matching import OPTIONAL, QUIET, Matcher, fields
@@ -18,19 +18,22 @@ Entry = Signature | Trap
 LONGEST = 16_384
 """Characters of the longest hostile text: longer lines are cut before they are matched."""
 
-# Short ones first, for what explodes; of long ones the last only if there is a doubt.
-_FIRST_LONG = 4096
-_SIZES = (32, 64, 128, 256, _FIRST_LONG, LONGEST // 2, LONGEST)
-# Effort that grows with the length doubles when the text does; with its square it becomes four times as much.
+# What explodes is seen in few repetitions: with many it could not be waited for. No polynomial grows like that from
+# step to step, and what grows with the cube is seen when their number doubles.
+_FEW = (4, 8, 12, 16, 20)
+_STEP_AT_MOST = 4.0
+_DOUBLED = (10, 20, 40, 80, 160)
+_DOUBLING_AT_MOST = 5.5
+# Effort that grows with the length doubles when the text does; with its square it becomes four times as much. A bounded
+# repetition looks like a square, too, until its bound is passed.
+_MANY = (128, 256, 512, 1024, 2048, 4096, 8192, LONGEST)
 _LINEAR_AT_MOST = 3.0
-_SQUARE_AT_MOST = 6.0
-# Beyond any polynomial that could be waited for: stop at once, the next doubling would not come back.
-_EXPLOSIVE = 12.0
-_HOPELESS = 200.0
-# Less than that on the way to what is not linear any more has no square in it.
-_SUSPICIOUS = 2.5
 _STREAK = 3
-_REPEATS = 5
+# From here on a smaller growth means that no square is in it.
+_ENOUGH = 4096
+_SUSPICIOUS = 2.5
+_HOPELESS = 200.0
+_REPEATS = 3
 _FRAGMENTS = (
     "a", " ", "1.", ": ", "x: ", "(", "[a] ", "'", "a b ", "a/b.so: ",
 )  # fmt: skip
@@ -165,27 +168,35 @@ def is_slow(pattern: re.Pattern[str], before: str, fragment: str, after: str, cl
         after: what it ends with.
         clock: tells the time in seconds.
     """
+    few, doubled, many = (
+        [_text(before, fragment, after, size) for size in sizes]
+        for sizes in ([n * len(fragment) for n in _FEW], [n * len(fragment) for n in _DOUBLED], _MANY)
+    )
+    return (
+        _keeps_growing(pattern, few, clock, _STEP_AT_MOST, 3)
+        or _keeps_growing(pattern, doubled, clock, _DOUBLING_AT_MOST, 2)
+        or _keeps_growing(pattern, many, clock, _LINEAR_AT_MOST, _STREAK)
+    )
+
+
+def _keeps_growing(pattern: re.Pattern[str], texts: list[str], clock: Clock, at_most: float, streak: int) -> bool:
+    """Whether the effort for longer and longer texts grows more than `at_most` so many times in a row."""
     steep = 0
-    for size in _SIZES:
-        grown = _growth(
-            pattern, (_text(before, fragment, after, size), _text(before, fragment, after, size // 2)), clock
-        )
-        # A bounded repetition looks like a square until its bound is passed: short texts tell of worse ones only.
-        limit = _LINEAR_AT_MOST if size >= _FIRST_LONG else _SQUARE_AT_MOST
-        steep = steep + 1 if grown > limit else 0
-        if steep >= _STREAK or grown > _EXPLOSIVE:
+    for shorter, longer in pairwise(texts):
+        grown = _growth(pattern, shorter, longer, clock)
+        steep = steep + 1 if grown > at_most else 0
+        if steep >= streak:
             return True
-        if size == _FIRST_LONG and grown < _SUSPICIOUS:
+        if len(longer) >= _ENOUGH and grown < _SUSPICIOUS:
             return False
     return False
 
 
-def _growth(pattern: re.Pattern[str], texts: tuple[str, str], clock: Clock) -> float:
-    """How many times the effort of the second text the first one takes."""
-    now, half = (_effort(pattern, text, clock, 1) for text in texts)
-    if half * _LINEAR_AT_MOST < now <= half * _HOPELESS:
-        now, half = (_effort(pattern, text, clock, _REPEATS) for text in texts)
-    return now / half if half else 1.0
+def _growth(pattern: re.Pattern[str], shorter: str, longer: str, clock: Clock) -> float:
+    before, now = _effort(pattern, shorter, clock, 1), _effort(pattern, longer, clock, 1)
+    if before * _LINEAR_AT_MOST < now <= before * _HOPELESS:
+        before, now = _effort(pattern, shorter, clock, _REPEATS), _effort(pattern, longer, clock, _REPEATS)
+    return now / before if before else 1.0
 
 
 def _text(before: str, fragment: str, after: str, size: int) -> str:

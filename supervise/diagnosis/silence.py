@@ -47,7 +47,8 @@ def explain(end: End, echoes: Sequence[Match]) -> Explanation:
 def _told_by_the_kernel(end: End) -> Explanation:
     """What its log or its counters say is proof, whatever the engine made of it."""
     counted = f"The kernel's OOM killer ended {end.oom_kills} of the group (oom_kill in memory.events)."
-    said = f"The kernel says: {end.kernel[0]}" if end.kernel else ""
+    killed = next((line for line in end.kernel if "Killed process" in line), None)
+    said = f"The kernel says: {killed or end.kernel[0]}" if end.kernel else ""
     if not end.oom_kills and not _OUT_OF_MEMORY.search(said):
         return Explanation(FailureClass.TRANSIENT, f"The log names no cause. {said}", _CRASH_ADVICE[SIGSEGV])
     return Explanation(
@@ -55,7 +56,7 @@ def _told_by_the_kernel(end: End) -> Explanation:
         " ".join(filter(None, (counted if end.oom_kills else "", said))),
         (
             "The host or the cgroup ran out of memory, not the GPU. Weights pass through it while loading.",
-            "Raise the cgroup's limit (systemd MemoryMax=, Kubernetes limits.memory, Slurm --mem), or load less at once.",
+            "Raise the limit (systemd MemoryMax=, Kubernetes limits.memory, Slurm --mem), or load less at once.",
         ),
     )
 

@@ -26,12 +26,13 @@ _PIPE_BUF = 4096
 _PATIENCE_MS = 200
 _MOST_ALIKE = 20
 _MOST_NAMED = 200
-_RELAUNCH = {
+RELAUNCH = {
     "deterministic": "cannot help: it would fail the same way",
     "transient": "may help",
     "load": "may help until the same load returns",
     "unknown": "whether it helps is not known",
 }
+"""Whether a relaunch helps, by the class of the failure."""
 
 
 class Console:
@@ -173,7 +174,7 @@ class Console:
             self.line("means", diagnosis.meaning)
         for advice in diagnosis.advice:
             self.line("try", advice)
-        self.line("relaunch", _RELAUNCH[diagnosis.failure.value])
+        self.line("relaunch", RELAUNCH[diagnosis.failure.value])
 
     def exit(self, status: int) -> None:
         """The status that follows."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from supervise.runner.threads import in_thread
 
 if TYPE_CHECKING:
     from supervise.group.handle import Keeper
@@ -34,4 +35,4 @@ class World:
     raise_limits: Callable[[int], tuple[str, ...]] = lambda _: ()
     packages: Callable[[], Examined] | None = None
     clock: Callable[[], float] = time.monotonic
-    in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
+    in_thread: Callable[..., Awaitable[Any]] = in_thread
