@@ -11,6 +11,7 @@ from supervise.diagnosis import styles
 from supervise.diagnosis.builds import is_error, wraps_build
 from supervise.diagnosis.causes import Seeker
 from supervise.diagnosis.readings import BODY, OUTSIDE, Place, Reading
+from supervise.diagnosis.stages import stage_of
 from supervise.diagnosis.styles import Opening, Style
 from supervise.model.diagnosis import Kind, Line, Traceback
 
@@ -49,6 +50,7 @@ class PythonBlocks:
     name: str | None = None
     frames: deque[Line] = field(default_factory=lambda: deque(maxlen=_FRAMES))
     inner: deque[Line] = field(default_factory=lambda: deque(maxlen=_FRAMES))
+    stage: str | None = None
     traceback: Traceback | None = None
     first: Traceback | None = None
     seeker: Seeker = field(default_factory=lambda: Seeker(""))
@@ -106,8 +108,7 @@ class PythonBlocks:
             return self._in_message(line)
         if styles.opens_headless(text) and not self._shows_stack(line):
             self._open(line, Opening(Style.HEADLESS))
-            self.frames.append(line)
-            return BODY
+            return self._frame(line)
         return self._between(line)
 
     def _between(self, line: Line) -> Reading:
@@ -139,6 +140,7 @@ class PythonBlocks:
         self.style, self.name = opening.style, opening.name
         self.place, self.opened, self.linked = Place.BODY, line, False
         self.left = _STRAYS_OF_HEADLESS if opening.style is Style.HEADLESS else _STRAY_LINES
+        self.stage = None
         self.frames.clear()
         return BODY
 
@@ -155,11 +157,15 @@ class PythonBlocks:
         if not text:
             return BODY
         if text[0].isspace():
-            self.frames.append(line)
-            return BODY
+            return self._frame(line)
         if not self.frames or not styles.names_exception(text, surely=self.style is Style.HEADLESS):
             return self._stray()
         return self._raised(self.opened, line, text)
+
+    def _frame(self, line: Line) -> Reading:
+        self.stage = self.stage if self.stage == "run" else stage_of(line.text) or self.stage
+        self.frames.append(line)
+        return BODY
 
     def _raised(self, opened: Line, line: Line, text: str) -> Reading:
         self.traceback = Traceback(
@@ -171,6 +177,7 @@ class PythonBlocks:
             pid=opened.pid,
             chain=self.chain,
             cause=self.quoted,
+            stage=self.stage,
         )
         self.quoted = self.bare = None
         self.first = self.first or self.traceback

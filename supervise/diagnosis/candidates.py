@@ -33,7 +33,7 @@ class Rank(IntEnum):
 
 # The names in the prefixes of vLLM and SGLang, in multiprocessing's `Process NAME:`, and in SGLang's headlines.
 _RANKS = (
-    (Rank.WORKER, re.compile(r"(?:Vllm|Ray)?Worker|(?:rank|gpu=)\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker|kernel$")),
+    (Rank.WORKER, re.compile(r"(?:Vllm|Ray)?Worker|(?:rank|gpu=)\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker|Exception in |kernel$")),
     (Rank.ENGINE, re.compile(r"(?:DP)?EngineCore|MQLLMEngine|Scheduler|scheduler")),
     (
         Rank.HELPER,
@@ -41,6 +41,9 @@ _RANKS = (
     ),
     (Rank.FRONT, re.compile(r"A[Pp][Ii]Server|TokenizerManager|MultiTokenizerRouter")),
 )
+
+# SGLang's headlines, the second one before 0.4.
+_HEADLINE = re.compile(r" hit an exception|^Exception in (?:ModelTpServer|run_tp_server|ModelRpcClient):")
 
 # Where a logger of native code stands: glog's and torch's file and line, or NCCL.
 _NATIVE = re.compile(r"^NCCL$|\.(?:cc|cpp|cu|cuh|h|hpp|c):\d+$")
@@ -127,7 +130,9 @@ class Candidates:
         Returns:
             The innermost process's earliest; None if there is no candidate.
         """
-        return min(self._eligible(ready, death), key=_precedence, default=None)
+        eligible = list(self._eligible(ready, death))
+        innermost = min(eligible, key=_precedence, default=None)
+        return innermost and _first_told(innermost, eligible)
 
     def _eligible(self, ready: bool, death: int) -> Iterable[Candidate]:
         listed = [each for kept in self._by_rank.values() for each in kept]
@@ -155,7 +160,7 @@ def rank_of(line: Line, traceback: Traceback | None) -> Rank:
     if traceback.kind is Kind.NATIVE:
         return Rank.WORKER
     header = traceback.header.text if traceback.header else ""
-    return _rank(header) if " hit an exception" in header else Rank.MAIN
+    return _rank(header) if _HEADLINE.search(header) else Rank.MAIN
 
 
 def _is_native(line: Line) -> bool:
@@ -198,6 +203,20 @@ def _better(known: Candidate, new: Candidate) -> Candidate:
     ):
         return replace(new, match=new.match or known.match, headed=headed)
     return replace(new, headed=headed) if known.match is None and new.match is not None else known
+
+
+def _first_told(chosen: Candidate, eligible: Iterable[Candidate]) -> Candidate:
+    """Where the same was said before, though nobody signed it: an engine logs its exception, then Python prints it."""
+    said = chosen.line.text.strip()
+    told = [each for each in eligible if each.strong and each.rank > chosen.rank and each.line.text.strip() == said]
+    first = min(told, key=lambda each: each.line.number, default=chosen)
+    if first.line.number >= chosen.line.number or first.process is not None:
+        return chosen
+    first = replace(first, match=first.match or chosen.match, headed=first.headed or chosen.headed)
+    if first.traceback is None or chosen.line.process is not None:
+        return first
+    # It is the headline of what Python printed that names the process.
+    return replace(first, traceback=replace(first.traceback, process=chosen.process))
 
 
 def _precedence(candidate: Candidate) -> tuple[bool, Rank, bool, int]:

@@ -4,32 +4,51 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervise.diagnosis.candidates import Candidate
+from supervise.diagnosis.candidates import Candidate, Rank
+from supervise.model.diagnosis import Line
 
 # A server that printed so many lines after an error went on living.
 _TAIL_LINES = 80
 # An engine that failed takes its server down within so many lines, its dump of the scheduler's state included.
 _WAKE_LINES = 600
+# What a server prints that goes on serving.
+_LIFE = (' HTTP/1.1" 200', "generation throughput: ", "gen throughput (token/s): ")
+# A server that was up for so few lines has served nobody.
+_BREATH = 30
 
 
 @dataclass(slots=True)
 class Course:
     """What became of a server, as line numbers: None where it did not happen.
 
-    `advanced` is where start-up last reached a new phase, `death` where a process announced that it cannot go on,
-    `asked` where somebody asked the server to end, `ending` where it began to end in order, `last` the last line.
+    `advanced` is where start-up last reached a new phase, `up` where the server said that it is ready, `death` where a process announced that it cannot go on,
+    `asked` where somebody asked the server to end, `ending` where it began to end in order, `alive` where it last
+    answered a request or told its throughput, `last` the last line.
     """
 
     last: int = 0
+    alive: int = 0
     advanced: int = 0
+    up: int | None = None
     death: int | None = None
     asked: int | None = None
     ending: int | None = None
+
+    def pass_by(self, line: Line) -> None:
+        """Take note of the next line, whatever it says."""
+        self.last = line.number
+        if any(sign in line.text for sign in _LIFE):
+            self.alive = line.number
 
     @property
     def stopped(self) -> bool:
         """Whether it was asked to end before anything said that it must: what comes after that is of the stop."""
         return self.asked is not None and self.death is None
+
+    @property
+    def stillborn(self) -> bool:
+        """Whether it said that it is ready and ended right away, unasked: SGLang warms up though its port is taken."""
+        return self.up is not None and self.ending is not None and not self.stopped and self.ending - self.up <= _BREATH
 
     def failed(self, cause: Candidate | None, *, ready: bool) -> bool:
         """Judge a log whose server's end is not known.
@@ -51,7 +70,11 @@ class Course:
             return cause.certain or self.advanced <= cause.line.number
         if cause.rank.is_engine and cause.process is not None:
             return cause.certain or self._went_down_after(cause)
-        return self.ending is None and self.last - cause.line.number <= _TAIL_LINES
+        # What cannot listen on its port ends in order, for that reason.
+        ended = self.ending is not None and not (cause.certain and self._went_down_after(cause))
+        if cause.rank >= Rank.FRONT and self.alive > cause.line.number:
+            return False
+        return not ended and self.last - cause.line.number <= _TAIL_LINES
 
     def _went_down_after(self, cause: Candidate) -> bool:
         return not self.stopped and self.ending is not None and 0 <= self.ending - cause.line.number <= _WAKE_LINES

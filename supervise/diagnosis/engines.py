@@ -54,6 +54,8 @@ _MARKS: tuple[tuple[str, str, int], ...] = (
     ("print_info: ", _LLAMA_CPP, 3),
     ("srv  ", _LLAMA_CPP, 3),
     ("llama-server", _LLAMA_CPP, 5),
+    ("update_slots: ", _LLAMA_CPP, 5),
+    ("couldn't bind HTTP server socket", _LLAMA_CPP, 10),
 )
 _CERTAIN = 30
 _LOOKED_AT = 20_000
@@ -65,6 +67,7 @@ LITERALS = tuple(mark for mark, _, weight in _MARKS if weight >= 5)
 _SERVES = {
     _VLLM: ("Avg prompt throughput:", "throughput: "),
     _SGLANG: ("Decode batch",),
+    _LLAMA_CPP: ("update_slots: ",),
 }
 
 

@@ -32,6 +32,8 @@ PARENTHESIS_RULES = (
 """Those that begin with a parenthesis. A `pid` without a name says nothing that lines could be told apart by."""
 
 BRACKET_ENVELOPES = (
+    # vLLM's prefix as plugins and forks draw it: `[EngineCore_DP0][pid=77] ERROR …`.
+    Rule(Kind.ENVELOPE, re.compile(r"\[(?P<process>[A-Za-z_][\w.:-]*)\]\[pid=(?P<pid>\d{1,10})\] ?"), "][pid="),
     # torch, from its exception hook (`[rank0]: text`) and from C++ (`[rank0]:[E1130 … a.cpp:6] text`).
     Rule(Kind.ENVELOPE, re.compile(r"\[(?P<process>rank(?P<rank>\d{1,6}))\]: ?"), "[rank"),
     # torchrun --tee: role and local rank, without a blank.
@@ -51,6 +53,14 @@ BRACKET_ENVELOPES = (
     ),
 )
 """Those that begin with a bracket."""
+
+RELAY_ENVELOPES = (
+    # GPUStack: the moment, and the program whose output it passes on.
+    Rule(Kind.ENVELOPE, re.compile(rf"\[(?P<time>{MOMENT})\] \[/[\w./-]+\]:(?: |$)"), "] [/"),
+    # Launchers that pass on what a child prints: `[06:51:09]    [vllm] (EngineCore pid=7) …`.
+    Rule(Kind.ENVELOPE, re.compile(rf"\[(?P<time>{MOMENT}|{CLOCK})\] +\[[\w.-]+\] (?={_CERTAIN})"), "] "),
+)
+"""Those that begin with a moment in brackets, as SGLang's own prefix does: they are tried before it."""
 
 MOMENT_ENVELOPES = (
     # CRI: what a kubelet finds under /var/log/pods.
@@ -83,6 +93,8 @@ WORD_ENVELOPES = (
     ),
     # docker compose aligns with blanks; a lone service whose name is as long as the column has but one.
     Rule(Kind.ENVELOPE, re.compile(r"[\w.-]+(?: {2,}|(?<=[_-]\d) |(?<=[_-]\d\d) )\|(?: |$)"), " |"),
+    # unsloth passes on a server that it starts, line by line.
+    Rule(Kind.ENVELOPE, re.compile(r"vLLM STD(?:OUT|ERR): ?"), "vLLM STD"),
     # stern: the pod of a deployment, then the container.
     Rule(
         Kind.ENVELOPE, re.compile(rf"[a-z0-9][a-z0-9-]*-{_DRAWN}{{6,10}}-{_DRAWN}{{5}} [a-z0-9][a-z0-9-]*(?: |$)"), "-"

@@ -85,6 +85,8 @@ RULES = (
     _native(_DEATH_WORDS, rf"(?:\S+: line \d+: +\d+ +)?(?:{_DEATHS})(?: +\(core dumped\))?(?:$| {{2,}}\S)"),
     # argparse; click and typer
     _usage((": error: ",), rf"(?:[\w./-]+ ){{0,3}}[\w./-]+: error: {_WRONG_ARGUMENTS}"),
+    # SGLang for diffusion, which does not say its name
+    _usage(("error: unrecognized arguments: ",), r"error: unrecognized arguments: -"),
     _usage((": error: ",), r"(?:python3? -m )?(?:vllm|sglang)(?:[ .][\w.]+){0,3}: error: \S"),
     _usage((".py: error: ",), r"(?:api_server|launch_server|__main__|run_batch)\.py: error: \S"),
     _usage((" Error ",), r"[╭+][─-]+ Error [─-]+[╮+]$", Then.BOX),

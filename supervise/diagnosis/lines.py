@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from supervise.diagnosis.prefixes import parse
+from supervise.diagnosis.prefixes import parse_all
 from supervise.model.diagnosis import Line
 
 LIMIT = 16 * 1024
 """Bytes kept of one line; the rest of a longer one is dropped up to its end."""
+
+RECORD_LIMIT = 8 * LIMIT
+"""The same for a record in JSON, which holds a whole traceback."""
 
 # Marks of the byte order, in what is left of them without NULs: UTF-8, and UTF-16 and UTF-32 of either order.
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
@@ -17,7 +20,8 @@ class LineReader:
 
     A line ends at LF, CR, or CR LF (one end, not two): progress bars redraw themselves with CR. NULs are dropped: a log
     that was truncated under its writer begins with a hole of any size, and PowerShell's `>` writes UTF-16. It never
-    raises on any bytes, and it never holds more than `LIMIT` bytes of an unfinished line.
+    raises on any bytes, and it never holds more than `LIMIT` bytes of an unfinished line, or `RECORD_LIMIT` of a record in JSON. Of such a record
+    every line that it holds is delivered, all with its number.
 
     `feed` is all that most readers need. It is made of `unify` and `take`; `skip` is for whoever knows that a stretch
     has nothing to tell (`supervise.diagnosis.scanner`).
@@ -42,7 +46,7 @@ class LineReader:
     def close(self) -> list[Line]:
         """End the stream: the unfinished last line, if there is one. The reader can go on afterwards."""
         head, self._head = self._head, b""
-        return [self._line(head)] if head else []
+        return list(self._parsed(head)) if head else []
 
     def unify(self, data: bytes) -> bytes:
         """Give every line of the next bytes the same end.
@@ -77,8 +81,8 @@ class LineReader:
             self._head = _extend(self._head, first)
             return []
         ended = [_extend(self._head, first), *others]
-        self._head = ended.pop()[:LIMIT]
-        return [self._line(each) for each in ended]
+        self._head = _extend(b"", ended.pop())
+        return [line for each in ended for line in self._parsed(each)]
 
     def skip(self, data: bytes) -> None:
         """Count the lines of a stretch and pass over them.
@@ -88,15 +92,16 @@ class LineReader:
         """
         self._number += data.count(b"\n")
 
-    def _line(self, data: bytes) -> Line:
+    def _parsed(self, data: bytes) -> tuple[Line, ...]:
         self._number += 1
         if self._number == 1:
             data = _unmarked(data)
-        return parse(data[:LIMIT].decode("utf-8", "replace"), self._number)
+        return parse_all(_extend(b"", data).decode("utf-8", "replace"), self._number)
 
 
 def _extend(head: bytes, more: bytes) -> bytes:
-    return head + more[: LIMIT - len(head)] if head else more[:LIMIT]
+    limit = RECORD_LIMIT if (head or more)[:1] == b"{" else LIMIT
+    return head + more[: limit - len(head)] if head else more[:limit]
 
 
 def _unmarked(data: bytes) -> bytes:

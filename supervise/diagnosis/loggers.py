@@ -18,9 +18,9 @@ VLLM = re.compile(
 """`ERROR 11-30 05:27:01 [core.py:1510] text`; before 0.7 the bracket before the file name was missing."""
 
 SGLANG = re.compile(
-    r"\[(?P<time>(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<process>(?: [A-Z][A-Z_]*\d+)*)\] ?",
+    r"\[(?P<time>(?:(?:\d{4}-)?\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<process>(?: [A-Z][A-Z_]*\d+)*)\] ?",
 )
-"""`[2026-11-30 05:27:01 DP0 TP1] text`: no level, and before 0.4 no date."""
+"""`[2026-11-30 05:27:01 DP0 TP1] text`: no level, before 0.4 no date, and from its diffusion no year."""
 
 UVICORN = re.compile(
     rf"(?P<level>{LEVELS}|TRACE):(?:(?<=INFO:)     |(?<=TRACE:)    |(?<=DEBUG:)    |(?<=ERROR:)    |(?<=WARNING:)  | )",
@@ -30,6 +30,8 @@ UVICORN = re.compile(
 LEVEL_RULES = (
     Rule(Kind.END, VLLM),
     Rule(Kind.END, UVICORN),
+    # vLLM's without its moment: some formats have none, and some tickets.
+    Rule(Kind.END, re.compile(rf"(?P<level>{LEVELS}) \[(?P<source>[\w./<>-]+\.py:\d+)\] ?"), ".py:"),
     # `logging.basicConfig` without a format.
     Rule(Kind.RELAY, re.compile(rf"(?P<level>{LEVELS}):(?P<source>[A-Za-z_][\w.-]*):")),
     # glog, absl and torch: month and day without a mark, the thread, and a file.
@@ -72,7 +74,8 @@ BRACKET_RULES = (
     Rule(Kind.END, re.compile(rf"\[(?P<source>TensorRT-LLM)\]\[(?P<level>{WIDE_LEVELS})\] ?"), "TensorRT-LLM"),
     Rule(
         Kind.END,
-        re.compile(rf"\[(?P<time>\d\d/\d\d/\d{{4}}-{CLOCK})\] \[(?P<source>TRT(?:-LLM)?)\] \[(?P<level>[DVIWEF])\] ?"),
+        re.compile(rf"\[(?P<time>\d\d/\d\d/\d{{4}}-{CLOCK})\] \[(?P<source>TRT(?:-LLM)?)\] "
+            r"(?:\[RANK (?P<rank>\d{1,6})\] )?\[(?P<level>[DVIWEF])\] ?"),
         "] [TRT",
     ),
     Rule(Kind.RELAY, re.compile(rf"\[(?P<level>{WIDE_LEVELS})\]:? ")),
@@ -97,13 +100,15 @@ MOMENT_RULES = (
     # loguru: `moment | ERROR    | module:function:12 - text`.
     Rule(
         Kind.RELAY,
-        re.compile(rf"(?P<time>{MOMENT}) \| (?P<level>{WIDE_LEVELS}) *\| (?:(?P<source>[\w.<>]+:[\w.<>]+:\d+) - )?"),
+        re.compile(rf"(?P<time>{MOMENT}) \| (?P<level>{WIDE_LEVELS}) *\| "
+            r"(?:(?P<source>[\w.<>]+:[\w.<>]+:\d+) - |(?P<place>std(?:err|out)) \| )?"),
     ),
     # Ray (`moment\tINFO worker.py:12 -- text`), tracing in Rust (`moment  INFO module::path: text`), and the like.
     Rule(
         Kind.RELAY,
         re.compile(
-            rf"(?P<time>{MOMENT}|{CLOCK})[ \t]+(?:\[?\d+\]?[ \t]+)?\[?(?P<level>{WIDE_LEVELS})"
+            rf"(?P<time>{MOMENT}|{CLOCK})[ \t]+(?!(?:{LEVELS}) \d\d-\d\d \d\d:)"
+            rf"(?:\[?\d+\]?[ \t]+)?\[?(?P<level>{WIDE_LEVELS})"
             r"(?:\]?:? ?\t|\]: |: (?! )|\] |(?<= INFO) {5}|(?<=DEBUG) {4}|(?<=ERROR) {4}|(?<=WARNING) {2}| |$)"
             rf"(?:(?P<source>{_PLACE}|{_NAME})(?::| --) |\[[\w.:-]+\] )?"
         ),

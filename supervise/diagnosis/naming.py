@@ -76,13 +76,22 @@ def in_order(lines: list[Line]) -> tuple[Line, ...]:
 
 def _failure(cause: Candidate) -> FailureClass:
     if cause.match is None:
-        known = not cause.ready and _exception(cause) in _DETERMINISTIC
+        known = not _served(cause) and _exception(cause) in _DETERMINISTIC
         return FailureClass.DETERMINISTIC if known else FailureClass.UNKNOWN
     signature = cause.match.signature
-    if cause.ready and signature.failure is FailureClass.DETERMINISTIC and signature.phase not in (None, "run"):
+    if _served(cause) and signature.failure is FailureClass.DETERMINISTIC and signature.phase not in (None, "run"):
         # It got through this phase once with the same arguments: what it met at run time came with the requests.
         return FailureClass.LOAD
     return signature.failure
+
+
+def _served(cause: Candidate) -> bool:
+    """Whether the server had been up, by the log or by the frames: of many a log only the end is there."""
+    return cause.ready or _stage(cause) == "run"
+
+
+def _stage(cause: Candidate) -> str | None:
+    return cause.traceback.stage if cause.traceback else None
 
 
 def _exception(cause: Candidate) -> str:
@@ -93,19 +102,24 @@ def _exception(cause: Candidate) -> str:
 def _rank(cause: Candidate) -> int | None:
     """Python's own traceback has no prefix: the rank is in the headline then."""
     report = cause.traceback
-    told = [cause.line, *([report.exception, report.header] if report else [])]
+    told = [cause.line, *([report.exception] if report else []), *([report.header] if report and cause.headed else [])]
     return next((line.rank for line in told if line is not None and line.rank is not None), None)
 
 
 def _phase(cause: Candidate, end: End) -> str | None:
-    """The phase that the log was in, or else the one that the failure belongs to.
+    """The phase that the traceback tells, else the one that the log was in, else the one that the failure belongs to.
 
-    What fails in the first process before any phase began has not got past arguments and configuration.
+    Ranks that are ahead of the one that failed may have taken the log into a later phase. What fails in the first
+    process before any phase began has not got past arguments and configuration.
     """
     if cause.ready:
         return "run"
     own = cause.match.signature.phase if cause.match else None
-    return cause.phase or own or end.phase or ("config" if cause.rank >= Rank.FRONT else None)
+    reached = _stage(cause) or cause.phase
+    if own == "distributed" and cause.rank < Rank.FRONT and reached in ("config", "engine"):
+        # vLLM prints no milestone between the engine and the weights.
+        return own
+    return reached or own or end.phase or ("config" if cause.rank >= Rank.FRONT else None)
 
 
 def _fingerprint(cause: Candidate, phase: str | None) -> str:

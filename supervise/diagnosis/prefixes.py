@@ -15,6 +15,7 @@ from supervise.diagnosis.envelopes import (
     PARENTHESIS_RULES,
     PROCESS,
     QUOTES,
+    RELAY_ENVELOPES,
     WORD_ENVELOPES,
 )
 from supervise.diagnosis.heads import OUTCRY, Head, Kind, Rule, level_of, rank_in
@@ -35,7 +36,11 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[
 # C0 but TAB, DEL, C1, the marks that reorder text on a terminal, and those that show nothing.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 # Colours that lost their escape on the way, or got it spelt out: by the journal, by `cat -v`, by a copy into a ticket.
-_PALE = re.compile(r"(?:\^\[|\\x1b|\\033|\\e|\\u001b|#033|\ufffd)\[[\d;]{0,12}m|\[(?:\d{1,3};)*\d{1,3}m(?!\])")
+_PALE = re.compile(
+    r"(?:\^\[|\\x1b|\\033|\\e|\\u001b|#033|\ufffd)\[[\d;]{0,12}m|\[(?:\d{1,3};)*\d{1,3}m(?!\])"
+    # The colours of a process's name without escape and bracket.
+    r"|^(?:1;)?3\dm(?=\()|(?<=\d\))0(?:;0)?m(?= |$|\()"
+)
 _ENDS = re.compile(r"\r\n|\r|\n")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].{0,300}\Z")
 
@@ -55,7 +60,7 @@ def _table() -> dict[str, tuple[Rule, ...]]:
     table |= dict.fromkeys(_LEVEL_LETTERS, LEVEL_RULES + word)
     # Pods and hosts may begin with a digit.
     table |= dict.fromkeys("0123456789", MOMENT_ENVELOPES + MOMENT_RULES + BARE_MOMENTS + word)
-    return table | {"[": BRACKET_RULES + BRACKET_ENVELOPES, "(": PARENTHESIS_RULES, ">": QUOTES}
+    return table | {"[": RELAY_ENVELOPES + BRACKET_RULES + BRACKET_ENVELOPES, "(": PARENTHESIS_RULES, ">": QUOTES}
 
 
 _RULES = _table()

@@ -20,8 +20,8 @@ LONGEST = 16_384
 
 # What explodes is seen in few repetitions: with many it could not be waited for. No polynomial grows like that from
 # step to step, and what grows with the cube is seen when their number doubles.
-_FEW = (4, 8, 12, 16, 20)
-_STEP_AT_MOST = 4.0
+_FEW = (4, 8, 12, 16, 20, 24)
+_STEP_AT_MOST = 3.0
 _DOUBLED = (10, 20, 40, 80, 160)
 _DOUBLING_AT_MOST = 5.5
 # Effort that grows with the length doubles when the text does; with its square it becomes four times as much. A bounded
@@ -193,7 +193,9 @@ def _keeps_growing(pattern: re.Pattern[str], texts: list[str], clock: Clock, at_
 
 
 def _growth(pattern: re.Pattern[str], shorter: str, longer: str, clock: Clock) -> float:
-    before, now = _effort(pattern, shorter, clock, 1), _effort(pattern, longer, clock, 1)
+    # Of short texts an interruption weighs most, and repetitions cost least.
+    times = _REPEATS if len(longer) < _MANY[0] else 1
+    before, now = _effort(pattern, shorter, clock, times), _effort(pattern, longer, clock, times)
     if before * _LINEAR_AT_MOST < now <= before * _HOPELESS:
         before, now = _effort(pattern, shorter, clock, _REPEATS), _effort(pattern, longer, clock, _REPEATS)
     return now / before if before else 1.0

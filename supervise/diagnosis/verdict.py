@@ -110,14 +110,20 @@ class Diagnoser:
         """
         if end.requested:
             return _sound("Stopped as asked.", end)
-        chosen = self._best(self._ready)
-        if not end.known and not self._course.failed(chosen, ready=self._ready):
+        ready = self._ready and not self._never_served()
+        chosen = self._best(ready)
+        if not end.known and not self._course.failed(chosen, ready=ready):
             return _sound(self._course_in_words(), end)
         if chosen is not None:
             return named(chosen, end, self._echoes, self._owners)
         if self._course.stopped and end.code in _ORDERLY:
             return _sound("Somebody asked the server to end, and it ended in order.", end)
         return self._unnamed(end)
+
+    def _never_served(self) -> bool:
+        """Whether what kept it from serving came before it said that it is ready."""
+        early = self._best(ready=False) if self._course.stillborn else None
+        return early is not None and early.certain and not early.ready
 
     def _course_in_words(self) -> str:
         if self._course.stopped:
@@ -135,7 +141,7 @@ class Diagnoser:
 
     def _follow(self, line: Line) -> None:
         """Note how far start-up has come. One that is ready was not kept from it by whoever asked it to end before."""
-        self._course.last = line.number
+        self._course.pass_by(line)
         if not self._up:
             self._facts.feed(line)
         if self._startup is None:
@@ -143,7 +149,8 @@ class Diagnoser:
         if self._startup.phase != self._phase:
             self._phase, self._course.advanced = self._startup.phase, line.number
         if self._startup.ready and not self._up:
-            self._up, self._course.asked, self._course.ending = True, None, None
+            self._up, self._course.up = True, line.number
+            self._course.asked, self._course.ending = None, None
 
     def _on_line(self, line: Line, reading: Reading) -> bool:
         """Read one line outside of a report's body. True if it is certain now that the server dies."""

@@ -64,7 +64,8 @@ class Traceback:
     last lines between the first and the exception. `process` is the one that raised, as far as prefixes and header
     tell. `chain` counts the blocks of a chain from 0: the first one is what went wrong, the later ones are what that
     led to. `cause` is a line that says more exactly what went wrong than `exception` does, mostly one inside of its
-    message; None while none was seen. (`process`, `pid`, `first`, `chain`) tell a report from all others.
+    message; None while none was seen. `stage` is the phase that its frames tell, None if they tell none. (`process`,
+    `pid`, `first`, `chain`) tell a report from all others.
     """
 
     exception: Line
@@ -76,6 +77,7 @@ class Traceback:
     chain: int = 0
     kind: Kind = Kind.PYTHON
     cause: Line | None = None
+    stage: str | None = None
 
 
 class Role(StrEnum):

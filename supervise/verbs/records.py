@@ -56,14 +56,12 @@ def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str
     """
     profiles = load_all()
     profile = profiles.get(text(record, "profile") or GENERIC, profiles[GENERIC])
-    follower = Follower(attempt.log)
+    known = load_signatures(profile.signatures)
     try:
-        told = explain(_pieces(follower), UNKNOWN_END, load_signatures(profile.signatures), profiles, profile.name)
+        told = explain(_pieces(attempt.log), UNKNOWN_END, known, profiles, profile.name)
     except OSError as error:
         notes.append(f"server.log: {error.strerror}")
         return None
-    finally:
-        follower.close()
     if not told.diagnosis.fatal:
         return None
     if not live:
@@ -71,10 +69,14 @@ def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str
     return told.diagnosis
 
 
-def _pieces(follower: Follower) -> Iterator[bytes]:
-    yield from follower.archived()
-    while piece := follower.read():
-        yield piece
+def _pieces(log: str) -> Iterator[bytes]:
+    follower = Follower(log)
+    try:
+        yield from follower.archived()
+        while piece := follower.read():
+            yield piece
+    finally:
+        follower.close()
 
 
 def moments(run: Run, number: int, notes: list[str]) -> list[tuple[float, str]]:

@@ -199,7 +199,7 @@ def test_the_command_line(supervise: Supervise) -> None:
     assert "contradict" in launched.stderr
 
 
-# --- a run that lives, or whose supervise was killed --------------------------------------------------------------------
+# --- one that lives, or whose supervise was killed ------------------------------------------------------------------
 
 
 def test_one_that_runs(run: Run, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,9 +234,9 @@ def test_a_healthy_log_is_no_cause(run: Run, told: Told) -> None:
 
 def test_history(failed_again: Run, told: Told) -> None:
     assert as_data(told)["same_cause_as"] == [3]
-    assert "history  new cause\n" in told(None, 3)[1]
-    assert "history  no earlier failure is kept\n" in told(None, 2)[1]
-    assert "history" not in told(None, 1)[1]
+    assert "\nhistory  new cause\n" in told(None, 3)[1]
+    assert "\nhistory  no earlier failure is kept\n" in told(None, 2)[1]
+    assert "\nhistory " not in told(None, 1)[1]
 
 
 def test_nothing_differs(run: Run, told: Told) -> None:
@@ -365,7 +365,8 @@ def test_the_shape_of_the_object(failed_again: Run, told: Told) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "hf_SECRETSECRET", "sk-SECRETSECRET", "ghp_SECRETSECRETSECRET", "AKIASECRETSECRETSEC1", "nvapi-SECRETSECRETSECRET",
+        "hf_SECRETSECRET", "sk-SECRETSECRET", "ghp_SECRETSECRETSECRET", "AKIASECRETSECRETSEC1",
+        "nvapi-SECRETSECRETSECRET",
         "Authorization: Bearer SECRETSECRET", "--api-key SECRET", "--api-key=SECRET", "--api-key a SECRET --port 1",
         "--admin_api_key SECRET", "api_key='SECRET'", "'api_key': ['SECRET', 'SECRET']", '{"token": "SECRET"}',
         "HF_TOKEN=SECRET", "OPENAI_API_KEY=SECRET", "aws_secret_access_key = SECRET/x+y", "password: SECRET",

@@ -291,7 +291,7 @@ TEMPLATES = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_number_address_or_path_changes_it(data: st.DataObject) -> None:
     template, kinds = data.draw(st.sampled_from(TEMPLATES))
@@ -299,7 +299,7 @@ def test_no_number_address_or_path_changes_it(data: st.DataObject) -> None:
     assert essence(one) == essence(other)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300), st.text(max_size=60))
 def test_it_takes_any_text(message: str, file: str) -> None:
     assert len(essence(message)) <= 400

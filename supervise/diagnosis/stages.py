@@ -1,0 +1,48 @@
+"""How far a process had come, by the functions that its traceback goes through: also where a log has no milestones."""
+
+from __future__ import annotations
+
+import re
+
+_FUNCTION = re.compile(r'\s*File "[^"]*", line \d{1,9},? in (?P<name>\w+)$')
+
+# The engines' functions, outermost first within a phase. vLLM 0.6 to 0.33 and its plugins for other devices, SGLang 0.3
+# to 0.5. An inner one tells more exactly than an outer one: what runs once to measure memory runs later for requests.
+_STAGES = {
+    "config": "create_engine_config create_model_config",
+    "engine": "init_device",
+    "distributed": (
+        "init_worker_distributed_environment init_distributed_environment init_process_group init_torch_distributed "
+        "initialize_model_parallel ensure_model_parallel_initialized ncclCommInitRank init_model_parallel"
+    ),
+    "weights": "load_model initialize_model load_weights load_all_weights",
+    "profile": "determine_available_memory determine_num_available_blocks profile_run profile_max_num_token",
+    "kv cache": (
+        "_initialize_kv_caches raise_if_cache_size_invalid check_enough_kv_cache_memory _check_enough_kv_cache_memory "
+        "get_kv_cache_spec get_kv_cache_specs get_kv_cache_configs get_kv_cache_config initialize_from_config "
+        "initialize_kv_cache initialize_cache init_memory_pool init_cache_engine"
+    ),
+    "warm-up": "compile_or_warm_up_model kernel_warmup warm_up_model _warm_up_model",
+    "graphs": (
+        "capture_model _capture_model _capture_cudagraphs _capture_aclgraphs capture_graph capture_one_batch_size "
+        "init_device_graphs init_cuda_graphs init_decode_cuda_graph"
+    ),
+    "run": (
+        "run_busy_loop _process_engine_step output_handler run_engine_loop engine_step event_loop_normal "
+        "event_loop_overlap event_loop_normal_disagg_prefill event_loop_normal_disagg_decode"
+    ),
+}
+_PHASES = {name: phase for phase, names in _STAGES.items() for name in names.split()}
+
+
+def stage_of(text: str) -> str | None:
+    """Read a phase from a frame.
+
+    Args:
+        text: a line of a traceback.
+
+    Returns:
+        The phase in which only the function is called that the frame is in; None if the line tells none.
+    """
+    found = _FUNCTION.match(text)
+    return _PHASES.get(found["name"]) if found else None
