@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from supervise.model.need import Need
 
@@ -12,6 +12,11 @@ LABEL_WIDTH = 9
 _SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
 _SECRET_FLAGS = ("api-key", "token", "password", "secret")
 _HIDDEN = "***"
+_SETTINGS = (
+    "VLLM_", "SGLANG_", "SGL_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "TORCH",
+    "PYTORCH_", "TRITON_", "FLASHINFER_", "RAY_", "OMP_", "HIP_", "ROCR_", "HSA_", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "PYTHONPATH", "VIRTUAL_ENV",
+)  # fmt: skip
 
 
 def printable(text: str) -> str:
@@ -67,8 +72,23 @@ def redact(argv: Sequence[str]) -> list[str]:
         name, equals, _ = word.partition("=")
         secret = _is_secret(name)
         shown.append(_HIDDEN if hide else name + equals + _HIDDEN if secret and equals else word)
-        hide = secret and not equals and name.startswith("-") and not hide
+        hide = (secret and not equals and name.startswith("-") and not hide) or (hide and _goes_on(shown))
     return shown
+
+
+def settings(env: Mapping[str, str]) -> dict[str, str]:
+    """What the environment says to engines and to what they are built on, without secrets, sorted by name."""
+    return {
+        name: _HIDDEN if _is_secret(name) else value
+        for name, value in sorted(env.items())
+        if name.startswith(_SETTINGS) and "\n" not in value
+    }
+
+
+def _goes_on(shown: Sequence[str]) -> bool:
+    """Whether the flag whose value was hidden takes several: vLLM's does."""
+    flag = next((word for word in reversed(shown) if word != _HIDDEN), "")
+    return flag.replace("_", "-") == "--api-key"
 
 
 def _is_secret(name: str) -> bool:

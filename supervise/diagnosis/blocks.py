@@ -158,9 +158,16 @@ class PythonBlocks:
             return BODY
         if text[0].isspace():
             return self._frame(line)
-        if not self.frames or not styles.names_exception(text, surely=self.style is Style.HEADLESS):
+        if styles.is_flat_frame(text):
+            return self._frame(line)
+        if not self.frames or not styles.names_exception(text, surely=self.style is Style.HEADLESS or self._is_flat):
             return self._stray()
         return self._raised(self.opened, line, text)
+
+    @property
+    def _is_flat(self) -> bool:
+        """Whether whoever passed the log on took the blanks away at which frames are told from the rest."""
+        return styles.is_flat_frame(self.frames[0].text)
 
     def _frame(self, line: Line) -> Reading:
         self.stage = self.stage if self.stage == "run" else stage_of(line.text) or self.stage

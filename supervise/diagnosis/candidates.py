@@ -14,6 +14,8 @@ _PER_RANK = 24
 # After readiness a cause is looked for this close to the death of the engine: what was longer ago, the server survived.
 # vLLM dumps its whole scheduler state in between, some 300 lines (VLLM_REAL.md section 3).
 _NEAR_LINES = 1000
+# A shorter message may well be somebody else's.
+_TELLING = 16
 
 
 class Rank(IntEnum):
@@ -130,7 +132,7 @@ class Candidates:
         Returns:
             The innermost process's earliest; None if there is no candidate.
         """
-        eligible = list(self._eligible(ready, death))
+        eligible = _without_echoes(list(self._eligible(ready, death)))
         innermost = min(eligible, key=_precedence, default=None)
         return innermost and _first_told(innermost, eligible)
 
@@ -205,6 +207,19 @@ def _better(known: Candidate, new: Candidate) -> Candidate:
     return replace(new, headed=headed) if known.match is None and new.match is not None else known
 
 
+def _without_echoes(eligible: list[Candidate]) -> list[Candidate]:
+    """Leave out native code that dies of what Python had raised before: it repeats the message after `what():`."""
+    return [each for each in eligible if not any(_repeats(each, other) for other in eligible)]
+
+
+def _repeats(candidate: Candidate, other: Candidate) -> bool:
+    if candidate.traceback is None or candidate.traceback.kind is not Kind.NATIVE or other.traceback is None:
+        return False
+    said = candidate.line.text.strip().removeprefix("what():").strip()
+    raised = other.traceback.kind is Kind.PYTHON and other.line.number < candidate.line.number
+    return raised and len(said) >= _TELLING and said in other.line.text
+
+
 def _first_told(chosen: Candidate, eligible: Iterable[Candidate]) -> Candidate:
     """Where the same was said before, though nobody signed it: an engine logs its exception, then Python prints it."""
     said = chosen.line.text.strip()
@@ -212,11 +227,7 @@ def _first_told(chosen: Candidate, eligible: Iterable[Candidate]) -> Candidate:
     first = min(told, key=lambda each: each.line.number, default=chosen)
     if first.line.number >= chosen.line.number or first.process is not None:
         return chosen
-    first = replace(first, match=first.match or chosen.match, headed=first.headed or chosen.headed)
-    if first.traceback is None or chosen.line.process is not None:
-        return first
-    # It is the headline of what Python printed that names the process.
-    return replace(first, traceback=replace(first.traceback, process=chosen.process))
+    return replace(first, match=first.match or chosen.match, headed=first.headed or chosen.headed)
 
 
 def _precedence(candidate: Candidate) -> tuple[bool, Rank, bool, int]:

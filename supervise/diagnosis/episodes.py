@@ -17,6 +17,8 @@ _BANNERS: tuple[tuple[str, int, re.Pattern[str]], ...] = (
             r"^\++ (?:exec |\w+=\S* )*(?:\S*/)?(?:(?:vllm|sglang) serve|python\S* -m (?:vllm|sglang)\.|llama-server)"
         ),
     ),
+    # RunPod.
+    ("start container for ", _SHELL, re.compile(r"^start container for \S+: begin$")),
     ("vLLM API server version", _VERSION, re.compile(r"^vLLM API server version \S")),
     ("█", _VERSION, re.compile(r"█\s+version \S")),
     ("args: ", _ARGUMENTS, re.compile(r"^(?:non-default )?args: (?:\{|Namespace\()")),

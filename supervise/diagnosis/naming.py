@@ -46,7 +46,7 @@ def named(cause: Candidate, end: End, echoes: Echoes, owners: Owners) -> Diagnos
         failure=_failure(cause),
         phase=phase,
         meaning=meaning(cause, owners),
-        advice=cause.match.advice if cause.match else (),
+        advice=_advice(cause.match),
         evidence=_evidence(cause, echoes),
         rank=_rank(cause),
         fingerprint=_fingerprint(cause, phase),
@@ -66,6 +66,13 @@ def meaning(cause: Candidate, owners: Owners) -> str:
         Kind.USAGE: "refused its command line",
     }[kind]
     return f"{who} {did}{_where(cause.traceback, owners)}. No known failure matches it."
+
+
+def _advice(match: Match | None) -> tuple[str, ...]:
+    """What to try, and last what that costs or when it must not be done."""
+    if match is None:
+        return ()
+    return (*match.advice, f"Mind: {match.constraint}") if match.constraint else match.advice
 
 
 def in_order(lines: list[Line]) -> tuple[Line, ...]:
@@ -112,14 +119,25 @@ def _phase(cause: Candidate, end: End) -> str | None:
     Ranks that are ahead of the one that failed may have taken the log into a later phase. What fails in the first
     process before any phase began has not got past arguments and configuration.
     """
-    if cause.ready:
-        return "run"
     own = cause.match.signature.phase if cause.match else None
-    reached = _stage(cause) or cause.phase
+    if cause.ready:
+        # uvicorn says that the application is up before it listens.
+        return "server" if own == "server" or _refused(cause) else "run"
+    reached = _reached(cause)
     if own == "distributed" and cause.rank < Rank.FRONT and reached in ("config", "engine"):
         # vLLM prints no milestone between the engine and the weights.
         return own
     return reached or own or end.phase or ("config" if cause.rank >= Rank.FRONT else None)
+
+
+def _refused(cause: Candidate) -> bool:
+    return cause.traceback is not None and cause.traceback.kind is Kind.USAGE
+
+
+def _reached(cause: Candidate) -> str | None:
+    """Frames tell more exactly than milestones, except that all of a start goes through those of the engine."""
+    stage = _stage(cause)
+    return cause.phase if stage == "engine" and cause.phase not in (None, "config") else stage or cause.phase
 
 
 def _fingerprint(cause: Candidate, phase: str | None) -> str:

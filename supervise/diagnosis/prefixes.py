@@ -156,7 +156,7 @@ def _of_level(raw: str, number: int, start: int, process: str | None, pid: int |
 def _of_sglang(raw: str, number: int) -> Line | None:
     prefix = SGLANG.match(raw)
     # Other loggers begin with a moment in brackets too, and go on with more brackets.
-    if prefix is None or raw.startswith("[", prefix.end()) or ": [" in raw or "NCCL" in raw:
+    if prefix is None or raw.startswith(("[", " "), prefix.end()) or ": [" in raw or "NCCL" in raw:
         return None
     time, process = prefix["time"], prefix["process"].strip() or None
     rank = rank_in(process) if process else None

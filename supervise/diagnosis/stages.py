@@ -10,7 +10,7 @@ _FUNCTION = re.compile(r'\s*File "[^"]*", line \d{1,9},? in (?P<name>\w+)$')
 # to 0.5. An inner one tells more exactly than an outer one: what runs once to measure memory runs later for requests.
 _STAGES = {
     "config": "create_engine_config create_model_config",
-    "engine": "init_device",
+    "engine": "run_engine_core worker_main _init_executor init_worker init_device",
     "distributed": (
         "init_worker_distributed_environment init_distributed_environment init_process_group init_torch_distributed "
         "initialize_model_parallel ensure_model_parallel_initialized ncclCommInitRank init_model_parallel"

@@ -77,6 +77,11 @@ def opens_headless(text: str) -> bool:
     return 'File "' in text and text[0].isspace() and is_frame(text)
 
 
+def is_flat_frame(text: str) -> bool:
+    """Whether a line is a frame that has lost its indentation."""
+    return text.startswith('File "') and is_frame(text)
+
+
 def plain(style: Style, name: str | None, text: str) -> str | None:
     """Read a line after the first one as if its traceback were plain.
 

@@ -34,6 +34,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
         old, new = before.get(key), after.get(key)
         if key in before and key in after and old != new:
             phrases.append(f"{name}: {_told(old)} -> {_told(new)}")
+    phrases += _of_settings(before.get("environment"), after.get("environment"))
     if (one := _boot(before)) and (other := _boot(after)) and one != other:
         phrases.append("another host, or the host was booted in between")
     return phrases
@@ -68,6 +69,19 @@ def packages(slate: Mapping[str, Any]) -> dict[str, str]:
             name, _, state = remark["subject"].partition(" ")
             found[name] = f"{state} ({', '.join(_words(remark.get('evidence')))})"
     return found
+
+
+def _of_settings(before: object, after: object) -> list[str]:
+    """Variables that engines read; of a secret only its coming and going is known."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return []
+    names = sorted({*before, *after})
+    changed = [name for name in names if before.get(name) != after.get(name)]
+    return [f"{name}: {_setting(before.get(name))} -> {_setting(after.get(name))}" for name in changed]
+
+
+def _setting(value: object) -> str:
+    return "unset" if value is None else str(value)
 
 
 def _of_commands(before: Sequence[str], after: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from supervise.model.litter import FileId
 from supervise.model.need import Need
 from supervise.model.process import Marker, ProcessId
 from supervise.model.tier import Tiers
-from supervise.text import redact
+from supervise.text import redact, settings
 
 
 @dataclass(slots=True)
@@ -88,6 +88,8 @@ class Opened:
                 "limits_raised": list(self.limits_raised),
                 "profile": self.need.profile,
                 "argv": redact(self.command),
+                "model": self.need.model,
+                "environment": settings(os.environ),
                 "cwd": os.getcwd(),
                 "python": sys.version.split()[0],
                 "ports": [port.number for port in self.need.ports],

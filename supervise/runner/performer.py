@@ -162,7 +162,8 @@ class Performer:
         if self._memory is not None and self._restarts is not None and isinstance(end, life.Waiting):
             self._memory.relaunched(self.diagnosis, self._restarts)
         repeats = repetition(self._run, attempt, reason, self.diagnosis)
-        result = outcome(self._group.ended, reason, self.diagnosis, done, self.ready_s, self.phases)
+        phases = self.phases or (self._log.phases(self._world.clock()) if self._log else {})
+        result = outcome(self._group.ended, reason, self.diagnosis, done, self.ready_s, phases)
         result["same_as"] = repeats.same_as
         try:
             self._run.close_attempt(attempt, result)

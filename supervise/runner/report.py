@@ -79,6 +79,8 @@ def outcome(
     phases: dict[str, float],
 ) -> dict[str, Any]:
     """The end, for machines: outcome.json, the channel that exit statuses cannot blur."""
+    from supervise.report.cause import to_data
+
     _, clean = verification(ended)
     return {
         "outcome": reason.cause.value,
@@ -90,26 +92,11 @@ def outcome(
         "clean": clean,
         "ready_s": ready_s,
         "phases": {name: round(seconds, 1) for name, seconds in phases.items()},
-        "cause": None if diagnosis is None or reason.cause not in SERVERS_FAULT else _cause(diagnosis),
+        "cause": None if diagnosis is None or reason.cause not in SERVERS_FAULT else to_data(diagnosis),
         "survivors": ended.survivors,
         "sent": [list(pair) for pair in ended.sent],
         "removed": ended.removed,
         "left": ended.left,
         "checks": list(ended.aftermath.sentences),
         "stop_s": round(ended.seconds, 3),
-    }
-
-
-def _cause(diagnosis: Diagnosis) -> dict[str, Any]:
-    return {
-        "text": diagnosis.text,
-        "line": diagnosis.line,
-        "process": diagnosis.process,
-        "signature": diagnosis.signature,
-        "class": diagnosis.failure.value,
-        "phase": diagnosis.phase,
-        "fingerprint": diagnosis.fingerprint,
-        "meaning": diagnosis.meaning,
-        "advice": list(diagnosis.advice),
-        "evidence": [{"line": line.number, "text": line.raw} for line in diagnosis.evidence],
     }

@@ -100,7 +100,7 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
         attempt=attempt.number,
         live=live,
         engine=records.text(record, "profile"),
-        model=_model(records.words(record, "argv")),
+        model=records.text(record, "model") or _model(records.words(record, "argv")),
         command=records.words(record, "argv"),
         began=began,
         seconds=_lasted(began, moments, live=live),
@@ -231,7 +231,7 @@ def _changed(
         return None, ()
     slates = good.read("slate") or {}, attempt.read("slate") or {}
     unrecorded = () if all(map(packages, slates)) else ("packages",)
-    return (*changes(before, record), *package_changes(*slates)), (*unrecorded, "environment")
+    return (*changes(before, record), *package_changes(*slates)), unrecorded
 
 
 def _same(cause: Diagnosis | None, failures: Iterable[tuple[int, Identity]]) -> tuple[int, ...]:
