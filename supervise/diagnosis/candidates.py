@@ -35,7 +35,10 @@ class Rank(IntEnum):
 
 # The names in the prefixes of vLLM and SGLang, in multiprocessing's `Process NAME:`, and in SGLang's headlines.
 _RANKS = (
-    (Rank.WORKER, re.compile(r"(?:Vllm|Ray)?Worker|(?:rank|gpu=)\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker|Exception in |kernel$")),
+    (
+        Rank.WORKER,
+        re.compile(r"(?:Vllm|Ray)?Worker|(?:rank|gpu=)\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker|Exception in |kernel$"),
+    ),
     (Rank.ENGINE, re.compile(r"(?:DP)?EngineCore|MQLLMEngine|Scheduler|scheduler")),
     (
         Rank.HELPER,

@@ -21,9 +21,9 @@ _BREATH = 30
 class Course:
     """What became of a server, as line numbers: None where it did not happen.
 
-    `advanced` is where start-up last reached a new phase, `up` where the server said that it is ready, `death` where a process announced that it cannot go on,
-    `asked` where somebody asked the server to end, `ending` where it began to end in order, `alive` where it last
-    answered a request or told its throughput, `last` the last line.
+    `advanced` is where start-up last reached a new phase, `up` where the server said that it is ready, `death` where a
+    process announced that it cannot go on, `asked` where somebody asked the server to end, `ending` where it began to
+    end in order, `alive` where it last answered a request or told its throughput, `last` the last line.
     """
 
     last: int = 0

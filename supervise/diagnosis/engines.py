@@ -71,6 +71,20 @@ _SERVES = {
 }
 
 
+# Bars of logs whose beginning is missing, and of programs that have an engine inside.
+_PHASES = frozenset(
+    {"config", "engine", "distributed", "weights", "profile", "compile", "kv cache", "graphs", "server", "warm-up", "run"}
+)
+_BARS = (
+    ("Loading ", "weights"),
+    ("Multi-thread loading ", "weights"),
+    ("Capturing ", "graphs"),
+    ("Processed prompts", "run"),
+    ("Adding requests", "run"),
+    ("Rendering prompts", "run"),
+)
+
+
 class EngineGuess:
     """Weighs what the lines say until it is certain, or has seen enough.
 
@@ -137,7 +151,7 @@ class Startup:
     @property
     def phase(self) -> str | None:
         """The phase that start-up is in; None before the first."""
-        return self._tracker.phase
+        return _phase(self._tracker.phase)
 
     @property
     def ready(self) -> bool:
@@ -166,6 +180,13 @@ class Startup:
     @property
     def _tracker(self) -> ProgressTracker:
         return self._trackers.get(self._guess.engine) or self._trackers[GENERIC]
+
+
+def _phase(name: str | None) -> str | None:
+    """The phase that a progress bar belongs to which was drawn before any phase began; it is called after the bar."""
+    if name is None or name in _PHASES:
+        return name
+    return next((phase for begins, phase in _BARS if name.startswith(begins)), None)
 
 
 def _ready(profile: Profile, profiles: Mapping[str, Profile]) -> ReadyRule:

@@ -20,8 +20,8 @@ class LineReader:
 
     A line ends at LF, CR, or CR LF (one end, not two): progress bars redraw themselves with CR. NULs are dropped: a log
     that was truncated under its writer begins with a hole of any size, and PowerShell's `>` writes UTF-16. It never
-    raises on any bytes, and it never holds more than `LIMIT` bytes of an unfinished line, or `RECORD_LIMIT` of a record in JSON. Of such a record every
-    line that it holds is delivered, all with its number.
+    raises on any bytes, and it never holds more than `LIMIT` bytes of an unfinished line, or `RECORD_LIMIT` of a record
+    in JSON. Of such a record every line that it holds is delivered, all with its number.
 
     `feed` is all that most readers need. It is made of `unify` and `take`; `skip` is for whoever knows that a stretch
     has nothing to tell (`supervise.diagnosis.scanner`).
