@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from supervise import text
 from supervise.host import condition, files, nvml, procfs, pyspy, signals, sockets
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import Gpus
+from supervise.model.snapshot import Gpus
 
 _VERSION = 1
 _TITLE, _REASON = 200, 160

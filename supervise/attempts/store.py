@@ -25,7 +25,7 @@ from supervise.attempts import told
 from supervise.attempts.pruning import Kept, Pruning, to_remove
 from supervise.host import files
 from supervise.model.restart import Identity
-from supervise.model.slate import Record
+from supervise.model.snapshot import Record
 
 VERSION = 1
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")

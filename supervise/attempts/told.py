@@ -14,7 +14,7 @@ from supervise.host import procfs
 from supervise.model.litter import FileId
 from supervise.model.process import HostId, ProcessId
 from supervise.model.restart import Identity
-from supervise.model.slate import LOST_ID, Record
+from supervise.model.snapshot import LOST_ID, Record
 
 # A pid is an int of C, start ticks, devices and inodes have 64 bits (proc(5), inode(7)).
 _PID = 2**31

@@ -170,7 +170,7 @@ class PythonBlocks:
         return styles.is_flat_frame(self.frames[0].text)
 
     def _frame(self, line: Line) -> Reading:
-        self.stage = self.stage if self.stage == "run" else stage_of(line.text) or self.stage
+        self.stage = stage_of(line.text, self.stage)
         self.frames.append(line)
         return BODY
 

@@ -85,6 +85,11 @@ class Candidate:
         return self.headed or self._fatal
 
     @property
+    def refused(self) -> bool:
+        """Whether a program told how it was started wrongly, and did not begin."""
+        return self.traceback is not None and self.traceback.kind is Kind.USAGE
+
+    @property
     def _fatal(self) -> bool:
         return self.match is not None and self.match.signature.fatal
 
@@ -207,7 +212,14 @@ def _better(known: Candidate, new: Candidate) -> Candidate:
         and _is_same(known.traceback, new.traceback)
     ):
         return replace(new, match=new.match or known.match, headed=headed)
-    return replace(new, headed=headed) if known.match is None and new.match is not None else known
+    return replace(new, headed=headed) if known.match is None and new.match is not None else _staged(known, new)
+
+
+def _staged(known: Candidate, new: Candidate) -> Candidate:
+    """The first exception of a chain may have been raised in a library: where that was called from, a later one tells."""
+    if known.traceback is None or new.traceback is None or known.traceback.stage is not None:
+        return known
+    return replace(known, traceback=replace(known.traceback, stage=new.traceback.stage))
 
 
 def _without_echoes(eligible: list[Candidate]) -> list[Candidate]:

@@ -70,8 +70,8 @@ class Course:
             return cause.certain or self.advanced <= cause.line.number
         if cause.rank.is_engine and cause.process is not None:
             return cause.certain or self._went_down_after(cause)
-        # What cannot listen on its port ends in order, for that reason.
-        ended = self.ending is not None and not (cause.certain and self._went_down_after(cause))
+        # uvicorn that cannot listen on its port ends in order, for that reason.
+        ended = self.ending is not None and not (cause.refused and self._went_down_after(cause))
         if cause.rank >= Rank.FRONT and self.alive > cause.line.number:
             return False
         return not ended and self.last - cause.line.number <= _TAIL_LINES

@@ -39,6 +39,7 @@ _MARKS: tuple[tuple[str, str, int], ...] = (
     ("sglang/srt/", _SGLANG, 10),
     ("Init torch distributed begin", _SGLANG, 10),
     ("Load weight begin", _SGLANG, 10),
+    ("max_total_num_tokens=", _SGLANG, 10),
     ("Scheduler hit an exception", _SGLANG, 10),
     ("Received sigquit from a child process", _SGLANG, 10),
     ("sglang.launch_server", _SGLANG, 10),
@@ -65,9 +66,9 @@ LITERALS = tuple(mark for mark, _, weight in _MARKS if weight >= 5)
 
 # Said only by a server that is up, for a log whose beginning is missing. SGLang answers its own warm-up before.
 _SERVES = {
-    _VLLM: ("Avg prompt throughput:", "throughput: "),
-    _SGLANG: ("Decode batch",),
-    _LLAMA_CPP: ("update_slots: ",),
+    _VLLM: (("Avg prompt throughput:", "throughput: "), ('"POST /v1/', 'HTTP/1.1" 200')),
+    _SGLANG: (("Decode batch",),),
+    _LLAMA_CPP: (("update_slots: ",),),
 }
 
 
@@ -174,8 +175,7 @@ class Startup:
         self._serving = self._shows_service(line.text)
 
     def _shows_service(self, text: str) -> bool:
-        marks = _SERVES.get(self._guess.engine)
-        return marks is not None and all(mark in text for mark in marks)
+        return any(all(mark in text for mark in marks) for marks in _SERVES.get(self._guess.engine, ()))
 
     @property
     def _tracker(self) -> ProgressTracker:

@@ -74,8 +74,10 @@ BRACKET_RULES = (
     Rule(Kind.END, re.compile(rf"\[(?P<source>TensorRT-LLM)\]\[(?P<level>{WIDE_LEVELS})\] ?"), "TensorRT-LLM"),
     Rule(
         Kind.END,
-        re.compile(rf"\[(?P<time>\d\d/\d\d/\d{{4}}-{CLOCK})\] \[(?P<source>TRT(?:-LLM)?)\] "
-            r"(?:\[RANK (?P<rank>\d{1,6})\] )?\[(?P<level>[DVIWEF])\] ?"),
+        re.compile(
+            rf"\[(?P<time>\d\d/\d\d/\d{{4}}-{CLOCK})\] \[(?P<source>TRT(?:-LLM)?)\] "
+            r"(?:\[RANK (?P<rank>\d{1,6})\] )?\[(?P<level>[DVIWEF])\] ?"
+        ),
         "] [TRT",
     ),
     Rule(Kind.RELAY, re.compile(rf"\[(?P<level>{WIDE_LEVELS})\]:? ")),
@@ -100,8 +102,10 @@ MOMENT_RULES = (
     # loguru: `moment | ERROR    | module:function:12 - text`.
     Rule(
         Kind.RELAY,
-        re.compile(rf"(?P<time>{MOMENT}) \| (?P<level>{WIDE_LEVELS}) *\| "
-            r"(?:(?P<source>[\w.<>]+:[\w.<>]+:\d+) - |(?P<place>std(?:err|out)) \| )?"),
+        re.compile(
+            rf"(?P<time>{MOMENT}) \| (?P<level>{WIDE_LEVELS}) *\| "
+            r"(?:(?P<source>[\w.<>]+:[\w.<>]+:\d+) - |(?P<place>std(?:err|out)) \| )?"
+        ),
     ),
     # Ray (`moment\tINFO worker.py:12 -- text`), tracing in Rust (`moment  INFO module::path: text`), and the like.
     Rule(

@@ -86,6 +86,8 @@ def _failure(cause: Candidate) -> FailureClass:
         known = not _served(cause) and _exception(cause) in _DETERMINISTIC
         return FailureClass.DETERMINISTIC if known else FailureClass.UNKNOWN
     signature = cause.match.signature
+    if _served(cause) and signature.at_run is not None:
+        return signature.at_run
     if _served(cause) and signature.failure is FailureClass.DETERMINISTIC and signature.phase not in (None, "run"):
         # It got through this phase once with the same arguments: what it met at run time came with the requests.
         return FailureClass.LOAD
@@ -122,16 +124,12 @@ def _phase(cause: Candidate, end: End) -> str | None:
     own = cause.match.signature.phase if cause.match else None
     if cause.ready:
         # uvicorn says that the application is up before it listens.
-        return "server" if own == "server" or _refused(cause) else "run"
+        return "server" if own == "server" or cause.refused else "run"
     reached = _reached(cause)
     if own == "distributed" and cause.rank < Rank.FRONT and reached in ("config", "engine"):
         # vLLM prints no milestone between the engine and the weights.
         return own
     return reached or own or end.phase or ("config" if cause.rank >= Rank.FRONT else None)
-
-
-def _refused(cause: Candidate) -> bool:
-    return cause.traceback is not None and cause.traceback.kind is Kind.USAGE
 
 
 def _reached(cause: Candidate) -> str | None:

@@ -35,14 +35,23 @@ _STAGES = {
 _PHASES = {name: phase for phase, names in _STAGES.items() for name in names.split()}
 
 
-def stage_of(text: str) -> str | None:
+# They run a batch: for a request, unless what measures memory or captures graphs has called them.
+_BATCHES = frozenset({"execute_model", "start_worker_execution_loop", "_run_engine"})
+
+
+def stage_of(text: str, before: str | None = None) -> str | None:
     """Read a phase from a frame.
 
     Args:
         text: a line of a traceback.
+        before: the phase that the frames outside of it told.
 
     Returns:
-        The phase in which only the function is called that the frame is in; None if the line tells none.
+        The phase in which only the function is called that the frame is in, or else the one before.
     """
-    found = _FUNCTION.match(text)
-    return _PHASES.get(found["name"]) if found else None
+    found = None if before == "run" else _FUNCTION.match(text)
+    if found is None:
+        return before
+    if found["name"] in _BATCHES and before in (None, "engine"):
+        return "run"
+    return _PHASES.get(found["name"], before)

@@ -198,9 +198,10 @@ class Diagnoser:
         return found if found is not None and found.role is Role.ROOT else match
 
     def _on_stop(self, line: Line, match: Match) -> None:
+        """Note a stop. A server that ends by itself asks its own processes to: then nobody asked it."""
         if match.role is Role.ENDING:
             self._course.ending = self._course.ending or line.number
-        elif not self._dying:
+        elif not self._dying and (self._course.ending is None or self._course.stopped):
             self._course.asked = self._course.asked or line.number
 
     def _on_death(self, line: Line, match: Match, traceback: Traceback | None) -> bool:

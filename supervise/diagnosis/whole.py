@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from supervise.diagnosis.engines import EngineGuess, Startup
 from supervise.diagnosis.episodes import Episodes
 from supervise.diagnosis.scanner import Scanner, SparseReader
+from supervise.diagnosis.unwrap import unwrapped
 from supervise.diagnosis.verdict import Diagnoser
 from supervise.model.diagnosis import Diagnosis, End, Line, SignatureSet
 from supervise.model.profile import Profile
@@ -73,12 +74,15 @@ def explain(
     """
     reading = _Reading(signatures, profiles, engine)
     reader = SparseReader(lambda: Scanner.of(signatures, profiles.values()), busy=lambda: reading.open)
-    for chunk in chunks:
-        for line in reader.feed(chunk):
-            reading.feed(line)
-    for line in reader.close():
+    for line in unwrapped(_lines(reader, chunks)):
         reading.feed(line)
     return reading.conclude(end)
+
+
+def _lines(reader: SparseReader, chunks: Iterable[bytes]) -> Iterator[Line]:
+    for chunk in chunks:
+        yield from reader.feed(chunk)
+    yield from reader.close()
 
 
 class _Reading:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
-from supervise.model.slate import GpuReading, Gpus, GpuStatus
+from supervise.model.snapshot import NO_GPUS, GpuReading, Gpus, GpuStatus
 
 _LIBRARY = "libnvidia-ml.so.1"
 _DRIVER = "/proc/driver/nvidia/version"
@@ -35,7 +35,7 @@ def read(timeout_s: float = _TIMEOUT_S) -> Gpus:
         words if not even their number can be told.
     """
     if not _present():
-        return Gpus(GpuStatus.ABSENT)
+        return NO_GPUS
     until = time.monotonic() + timeout_s
     silent = f"NVML did not answer in {timeout_s:g} s"
     count = _Call(_WHOLE, _open).answer(until, silent)
@@ -121,7 +121,7 @@ def _not_initialised(nvml: Any, error: Exception) -> Gpus:
     """A library without a driver, as in a CPU container with the toolkit, is no GPU; anything else is a failure."""
     absent = (nvml.NVMLError_DriverNotLoaded, nvml.NVMLError_LibraryNotFound)
     if isinstance(error, absent) and not os.path.exists(_DRIVER):
-        return Gpus(GpuStatus.ABSENT)
+        return NO_GPUS
     return Gpus(GpuStatus.FAILED, error=str(error))
 
 

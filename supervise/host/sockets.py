@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from supervise.host import procfs, sockdiag
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import PortReading, PortState
+from supervise.model.snapshot import PortReading, PortState
 
 _LISTEN = "0A"
 # Nobody serves on it, and every Linux host has it (127.0.0.0/8 is local as a whole).

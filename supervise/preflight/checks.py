@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from supervise.model.need import Need
 from supervise.model.preflight import Check, Level
-from supervise.model.slate import Gpus
+from supervise.model.snapshot import Gpus
 from supervise.preflight import disk, ports
 from supervise.preflight.launch import Launch, NotReadError
 from supervise.profiles.load import GENERIC

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from supervise.model.need import DeviceKind, Need
 from supervise.model.preflight import Check
-from supervise.model.slate import Gpus, GpuStatus
+from supervise.model.snapshot import Gpus, GpuStatus
 from supervise.preflight.launch import VLLM, Launch
 from supervise.text import plural
 

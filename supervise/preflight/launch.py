@@ -14,7 +14,7 @@ from supervise.host.within import within
 from supervise.model.need import Need
 from supervise.model.preflight import Level
 from supervise.model.profile import Profile
-from supervise.model.slate import Gpus
+from supervise.model.snapshot import Gpus
 from supervise.preflight import place
 from supervise.preflight.place import Kind, Place
 from supervise.profiles import config, load, match

@@ -8,7 +8,7 @@ from supervise.host import memory
 from supervise.host.memory import Ceiling
 from supervise.model.need import DeviceKind, Need
 from supervise.model.preflight import Check, Level
-from supervise.model.slate import GpuReading, GpuStatus
+from supervise.model.snapshot import GpuReading, GpuStatus
 from supervise.preflight.launch import Launch
 from supervise.preflight.sizes import size
 

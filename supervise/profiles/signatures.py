@@ -38,7 +38,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SIGNATURE_KEYS = (
     "id", "role", "literals", "pattern", "class", "fatal", "phase", "meaning", "advice", "constraint", "compute",
-    "match", "nomatch",
+    "at_run", "match", "nomatch",
 )  # fmt: skip
 _TRAP_KEYS = ("id", "literals", "pattern", "covers", "why", "match", "nomatch")
 
@@ -226,6 +226,7 @@ def _signature(entry: _Entry) -> Signature:
         match=entry.texts("match"),
         nomatch=entry.texts("nomatch"),
         constraint=entry.template("constraint", constraint, known) if constraint else None,
+        at_run=entry.one_of("at_run", FailureClass) if entry.has("at_run") else None,
     )
 
 

@@ -10,7 +10,7 @@ from supervise.model.evict import Evict
 from supervise.model.need import Need
 from supervise.model.profile import Profile
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import Record
+from supervise.model.snapshot import Record
 from supervise.profiles.leftovers import load_rules
 from supervise.profiles.load import GENERIC
 from supervise.runner.plan import Options, Plan

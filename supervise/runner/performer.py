@@ -15,7 +15,8 @@ from supervise.lifecycle import Effect, State
 from supervise.model.litter import FileId
 from supervise.model.probe import Answer
 from supervise.model.process import ProcessId
-from supervise.model.slate import Gpus, GpuStatus, SlateResult
+from supervise.model.slate import SlateResult
+from supervise.model.snapshot import NO_GPUS
 from supervise.model.tier import Tier
 from supervise.runner import cause, launch
 from supervise.runner.attempt import Opened
@@ -402,7 +403,7 @@ class Performer:
         self._tasks.start(self._look_once_more())
 
     async def _look_once_more(self) -> None:
-        gpus = self.slate.gpus if self.slate else Gpus(GpuStatus.ABSENT)
+        gpus = self.slate.gpus if self.slate else NO_GPUS
         aftermath = await self._world.in_thread(self._world.aftermath, gpus, frozenset(self._group.ended.pids))
         self._group.ended.aftermath = aftermath
         if self.passing.terminal is not None:

@@ -11,7 +11,8 @@ from supervise.attempts.store import Run, Store
 from supervise.host import cgroupfs, nvml
 from supervise.model.need import DeviceKind
 from supervise.model.preflight import Check
-from supervise.model.slate import Gpus, GpuStatus, SlateResult
+from supervise.model.slate import SlateResult
+from supervise.model.snapshot import NO_GPUS
 from supervise.report.console import Console
 from supervise.runner.clearing import for_launch
 from supervise.runner.consent import ask
@@ -60,7 +61,7 @@ def _preflight(planned: Plan, state_dir: str) -> tuple[Check, ...]:
         return ()
     from supervise.preflight import check
 
-    gpus = nvml.read() if need.devices.kind is not DeviceKind.NONE else Gpus(GpuStatus.ABSENT)
+    gpus = nvml.read() if need.devices.kind is not DeviceKind.NONE else NO_GPUS
     return check(need, planned.env, gpus, skip, state_dir=state_dir)
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from supervise.group.handle import Keeper
     from supervise.model.probe import Probed
     from supervise.model.process import Process
-    from supervise.model.slate import Gpus, SlateResult
+    from supervise.model.slate import SlateResult
+    from supervise.model.snapshot import Gpus
     from supervise.model.tier import Tiers
     from supervise.runner.packages import Examined
     from supervise.slate.aftermath import Aftermath

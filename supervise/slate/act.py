@@ -22,9 +22,9 @@ from supervise.model.slate import (
     RemoveCgroup,
     RemoveSysv,
     RemoveTree,
-    Snapshot,
     Verdict,
 )
+from supervise.model.snapshot import Snapshot
 from supervise.slate import cgroups, policy
 from supervise.slate.request import Host, SlateRequest
 

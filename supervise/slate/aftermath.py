@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from supervise.host import nvml, sockets
 from supervise.model.need import DeviceKind, Devices, Need
-from supervise.model.slate import GpuReading, Gpus, GpuStatus, PortState
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus, PortState
 from supervise.slate.devices import needed
 
 _PORT_S = 5.0

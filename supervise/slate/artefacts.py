@@ -16,7 +16,8 @@ from fnmatch import fnmatchcase
 
 from supervise.host import globbing
 from supervise.model.litter import FileId, FileType, FoundFile
-from supervise.model.slate import Finding, Ownership, Remove, Snapshot
+from supervise.model.slate import Finding, Ownership, Remove
+from supervise.model.snapshot import Snapshot
 from supervise.profiles.leftovers import available_rules, expand, load_rules, temporary
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural

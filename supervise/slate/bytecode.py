@@ -12,7 +12,8 @@ from supervise.host import compiled
 from supervise.host.compiled import Candidate
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, FoundFile
-from supervise.model.slate import Finding, Ownership, Remove, Snapshot
+from supervise.model.slate import Finding, Ownership, Remove
+from supervise.model.snapshot import Snapshot
 from supervise.slate.request import SlateRequest
 from supervise.text import plural, printable
 

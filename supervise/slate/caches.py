@@ -16,7 +16,8 @@ from dataclasses import replace
 
 from supervise.host import globbing, occupants
 from supervise.model.litter import CacheReading, FileId, FileType, FoundFile
-from supervise.model.slate import Finding, MoveAside, Ownership, Snapshot
+from supervise.model.slate import Finding, MoveAside, Ownership
+from supervise.model.snapshot import Snapshot
 from supervise.profiles.leftovers import expand, temporary
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, shorten

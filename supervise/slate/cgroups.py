@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from supervise.host import cgroupfs, procfs
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import Record
+from supervise.model.snapshot import Record
 
 
 class Population(NamedTuple):

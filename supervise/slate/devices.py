@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from supervise.model.need import DeviceKind, Devices, MemoryRule, Need
-from supervise.model.slate import GpuReading, Gpus, GpuStatus
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus
 
 
 def needed(devices: Devices, present: Iterable[GpuReading]) -> tuple[list[GpuReading], list[str]]:

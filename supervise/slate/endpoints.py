@@ -17,7 +17,8 @@ from itertools import groupby
 from supervise.host import globbing, mounts, removal, socketfiles
 from supervise.model.evict import Evict
 from supervise.model.litter import FileType, FoundFile, Unfinished, unfinished
-from supervise.model.slate import Finding, Ownership, Remove, Snapshot
+from supervise.model.slate import Finding, Ownership, Remove
+from supervise.model.snapshot import Snapshot
 from supervise.profiles.leftovers import expand, temporary
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from supervise.model.need import DeviceKind, MemoryRule, Need
 from supervise.model.process import FIRST_PID_NAMESPACE
-from supervise.model.slate import Await, Finding, GpuReading, GpuStatus, Ownership, Snapshot
+from supervise.model.slate import Await, Finding, Ownership
+from supervise.model.snapshot import GpuReading, GpuStatus, Snapshot
 from supervise.slate.devices import enough, needed, order_assumed
 from supervise.slate.holders import Holder, describe, settle, whose
 from supervise.slate.processes import ending

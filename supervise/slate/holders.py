@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from supervise.model.evict import Evict
 from supervise.model.process import Process
-from supervise.model.slate import EndProcesses, Eviction, Ownership, Snapshot
-from supervise.slate import orphans, policy
+from supervise.model.slate import EndProcesses, Eviction, Ownership
+from supervise.model.snapshot import Snapshot
+from supervise.slate import orphans, policy, runs
 from supervise.slate.processes import subject
 from supervise.slate.request import SlateRequest
 from supervise.text import duration
@@ -39,7 +40,7 @@ def describe(process: Process, snapshot: Snapshot, request: SlateRequest) -> Hol
         LIVE with the run or the server it belongs to, STALE if it is nobody's any more, PROTECTED, or FOREIGN.
     """
     told = tuple(_evidence(process, snapshot))
-    run = policy.run_of(process, snapshot, request)
+    run = runs.run_of(process, snapshot, request)
     if run is not None:
         remedy = f"supervise stop {run}" if run else "stop the supervise that it belongs to"
         return Holder(Ownership.LIVE, (*told, f"run {run}" if run else "of a supervise at work"), remedy)

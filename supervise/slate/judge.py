@@ -6,7 +6,8 @@ the exact command that resolves it; everything else that does not stand in the w
 
 from __future__ import annotations
 
-from supervise.model.slate import Finding, Snapshot
+from supervise.model.slate import Finding
+from supervise.model.snapshot import Snapshot
 from supervise.slate import (
     artefacts,
     bytecode,

@@ -19,7 +19,8 @@ from supervise.host import globbing, lockfiles, mounts, procfs, usage
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, FoundFile, LockKind, LockReading, Unfinished, unfinished
 from supervise.model.process import FIRST_PID_NAMESPACE
-from supervise.model.slate import Finding, Ownership, Remove, Snapshot
+from supervise.model.slate import Finding, Ownership, Remove
+from supervise.model.snapshot import Snapshot
 from supervise.profiles.leftovers import expand
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural

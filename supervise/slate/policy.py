@@ -7,13 +7,13 @@ namespace. As ending a process ends everything below it, the same is asked of al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from supervise.model.evict import Evict
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import EndProcesses, Eviction, Record, Snapshot
-from supervise.profiles.match import started
-from supervise.slate import orphans
+from supervise.model.slate import EndProcesses, Eviction
+from supervise.model.snapshot import Snapshot
+from supervise.slate import orphans, runs
 from supervise.slate.request import SlateRequest
 
 # Whose end takes a login, a desktop, all containers or a whole node along. They protect themselves, not what is below
@@ -25,101 +25,6 @@ _SERVICES = orphans.INIT_NAMES | {
     "weston", "Hyprland", "screen", "tmux", "tmux: server",
 }  # fmt: skip
 _CLUSTER = frozenset({"raylet", "gcs_server"})
-_KEEPERS = frozenset({"supervise-keep", "supervise-guard", "supervise-init"})
-
-
-# --- runs at work -----------------------------------------------------------------------------------------------------
-
-
-def at_work(record: Record, snapshot: Snapshot, request: SlateRequest) -> bool:
-    """Whether supervise, keeper or guard of a recorded attempt is alive: its group is theirs to end, not ours."""
-    return role_at_work(record, snapshot, request) is not None
-
-
-def role_at_work(record: Record, snapshot: Snapshot, request: SlateRequest) -> str | None:
-    """Who of an attempt is alive; for this run we ourselves do not count, we are only about to begin the next one."""
-    if record.host != snapshot.host:
-        return None
-    for name, identity in (("supervise", record.supervisor), ("keeper", record.keeper), ("guard", record.guard)):
-        if identity is None or (record.run == request.run and identity.pid in snapshot.lineage):
-            continue
-        if running(identity, snapshot):
-            return name
-    return None
-
-
-def running(identity: ProcessId, snapshot: Snapshot) -> Process | None:
-    """The process with this identity, if it is there and has not ended."""
-    process = snapshot.processes.get(identity.pid)
-    return process if process and process.id == identity and not process.gone else None
-
-
-def run_of(process: Process, snapshot: Snapshot, request: SlateRequest) -> str | None:
-    """The run at work that a process belongs to, told by the marker or the record, its own or that of an ancestor.
-
-    Args:
-        process: the process.
-        snapshot: the reading it is from.
-        request: whose slate it is.
-
-    Returns:
-        Its name, None if it belongs to none. A supervise of another state directory has no record here: then it is
-        what the marker says, or an empty name.
-    """
-    active = [record for record in snapshot.records if at_work(record, snapshot, request)]
-    line = [process, *above(process, snapshot)]
-    for each in line:
-        for record in active:
-            if _belongs(each, record, snapshot):
-                return record.run
-    if any(_supervises(each) and each.pid not in snapshot.lineage for each in line):
-        return process.marker.run if process.marker else ""
-    return None
-
-
-def claimed(process: Process, snapshot: Snapshot, request: SlateRequest) -> bool:
-    """Whether another run at work has a nearer claim on a process than the run of this request.
-
-    The nearest wins, from the process upwards: a run may have been started inside another, either way round, and what
-    is orphaned falls to the keeper of the outer one.
-
-    Args:
-        process: the process.
-        snapshot: the reading it is from.
-        request: whose slate it is.
-    """
-    others = [r for r in snapshot.records if r.run != request.run and at_work(r, snapshot, request)]
-    own = [record for record in snapshot.records if record.run == request.run]
-    for each in (process, *above(process, snapshot)):
-        if any(_belongs(each, record, snapshot) for record in others):
-            return True
-        if any(_is_of(each, record, snapshot) for record in own):
-            return False
-        if _supervises(each) and each.pid not in snapshot.lineage:
-            return True
-    return False
-
-
-def _belongs(process: Process, record: Record, snapshot: Snapshot) -> bool:
-    if _is_of(process, record, snapshot):
-        return True
-    if record.cgroup is not None and snapshot.inside.get(process.id) == record.cgroup:
-        return True
-    return process.id in record.members
-
-
-def _is_of(process: Process, record: Record, snapshot: Snapshot) -> bool:
-    """Whether only that attempt can have made it: `members` of an outer run may be an inner one's as well."""
-    marker = process.marker
-    if marker and (marker.run, marker.attempt) == (record.run, record.attempt):
-        return True
-    if record.host != snapshot.host:
-        return False
-    return process.id in (record.supervisor, record.keeper, record.guard, record.leader)
-
-
-def _supervises(process: Process) -> bool:
-    return process.comm in _KEEPERS or started(process.argv or ()) == "supervise"
 
 
 # --- who may be ended -------------------------------------------------------------------------------------------------
@@ -132,20 +37,11 @@ def permitted(process: Process, snapshot: Snapshot, request: SlateRequest) -> bo
     return process.uid == snapshot.uid or (snapshot.uid == 0 and process.uid in request.evict_uids)
 
 
-def above(process: Process, snapshot: Snapshot) -> Iterator[Process]:
-    """All its ancestors, the nearest first."""
-    seen = {process.pid}
-    while (parent := snapshot.processes.get(process.ppid)) and parent.pid not in seen:
-        seen.add(parent.pid)
-        yield parent
-        process = parent
-
-
 def guarded(process: Process, snapshot: Snapshot, request: SlateRequest) -> Process | None:
     """What protects a process: itself as a service of the host, or whoever in its line is protected by a profile."""
     if process.comm in _SERVICES:
         return process
-    line = (process, *above(process, snapshot))
+    line = (process, *snapshot.above(process))
     return next((each for each in line if orphans.protected(each, request.profiles)), None)
 
 
@@ -154,7 +50,7 @@ def kept(process: Process, snapshot: Snapshot, request: SlateRequest) -> bool:
 
     A Ray cluster that a member of the attempt has started is none of the host's services: it goes with its run.
     """
-    line = (process, *above(process, snapshot))
+    line = (process, *snapshot.above(process))
     return process.comm not in _CLUSTER and any(
         orphans.protected(each, request.profiles) and each.comm not in _CLUSTER for each in line
     )
@@ -174,8 +70,8 @@ def spared(targets: Iterable[ProcessId], snapshot: Snapshot, request: SlateReque
     roots = {target.pid: snapshot.processes[target.pid] for target in targets if target.pid in snapshot.processes}
     return frozenset(
         process.pid
-        for process in _with_all_below(roots, snapshot)
-        if process.pid not in roots and (kept(process, snapshot, request) or claimed(process, snapshot, request))
+        for process in snapshot.with_all_below(roots)
+        if process.pid not in roots and (kept(process, snapshot, request) or runs.claimed(process, snapshot, request))
     )
 
 
@@ -196,7 +92,7 @@ def why_not(targets: Iterable[Process], snapshot: Snapshot, request: SlateReques
             return f"pid {target.pid} is of another PID namespace"
         if holder := guarded(target, snapshot, request):
             return f"{holder.id} {holder.comm} is protected"
-    for member in _with_all_below(doomed, snapshot):
+    for member in snapshot.with_all_below(doomed):
         if reason := _refusal(member, snapshot, request):
             return f"{member.id} {reason}"
     return None
@@ -212,23 +108,9 @@ def _refusal(process: Process, snapshot: Snapshot, request: SlateRequest) -> str
         return "is of another PID namespace"
     if process.comm in _SERVICES or orphans.protected(process, request.profiles):
         return f"{process.comm} is protected"
-    if run_of(process, snapshot, request) is not None:
+    if runs.run_of(process, snapshot, request) is not None:
         return "belongs to a run at work"
     return None
-
-
-def _with_all_below(roots: dict[int, Process], snapshot: Snapshot) -> Iterator[Process]:
-    """Them and all their descendants. Each line is followed up to the first known answer, so that it is one pass."""
-    below = dict.fromkeys(roots, True)
-    for process in snapshot.processes.values():
-        path: list[int] = []
-        pid = process.pid
-        while pid not in below and pid in snapshot.processes and pid not in path:
-            path.append(pid)
-            pid = snapshot.processes[pid].ppid
-        below.update(dict.fromkeys(path, below.get(pid, False)))
-        if below[process.pid]:
-            yield process
 
 
 # --- what would clear a holder away -----------------------------------------------------------------------------------
@@ -256,7 +138,7 @@ def eviction(holder: Process, snapshot: Snapshot, request: SlateRequest) -> Evic
 def server(process: Process, snapshot: Snapshot, request: SlateRequest) -> Process | None:
     """The topmost engine process of the same user that a process is, or is below of; None if there is none."""
     top = None
-    for each in (process, *above(process, snapshot)):
+    for each in (process, *snapshot.above(process)):
         if each.pid in snapshot.lineage or each.uid != process.uid:
             break
         if not each.gone and each.comm not in _SERVICES and orphans.is_engine(each, request.profiles):

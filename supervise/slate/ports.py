@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from supervise.model.process import Process
-from supervise.model.slate import Await, Finding, Ownership, PortState, Snapshot
+from supervise.model.slate import Await, Finding, Ownership
+from supervise.model.snapshot import PortState, Snapshot
 from supervise.slate.holders import Holder, describe, settle, whose
 from supervise.slate.processes import ending
 from supervise.slate.request import SlateRequest

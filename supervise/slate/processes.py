@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from supervise.model.evict import Evict
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import LOST_ID, Await, EndProcesses, Eviction, Finding, Ownership, Record, Snapshot
+from supervise.model.slate import Await, EndProcesses, Eviction, Finding, Ownership
+from supervise.model.snapshot import LOST_ID, Record, Snapshot
 from supervise.profiles.load import GENERIC
-from supervise.slate import orphans, policy
+from supervise.slate import orphans, policy, runs
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural
 
@@ -47,7 +48,7 @@ def _of_this_run(snapshot: Snapshot, request: SlateRequest) -> dict[int, list[_P
     for search in (_leaders, _recorded, _marked, _writers, _contained):
         for record in own:
             for process, evidence in search(record, snapshot):
-                if not process.gone and not policy.claimed(process, snapshot, request):
+                if not process.gone and not runs.claimed(process, snapshot, request):
                     found[process.pid].append(_Proof(record, evidence))
     for process, proof in _of_our_raylets(found, snapshot):
         found[process.pid].append(proof)
@@ -81,14 +82,14 @@ def _nameless(snapshot: Snapshot, request: SlateRequest, ours: Container[int]) -
 
 def _leaders(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
     """The process that the attempt launched."""
-    if record.host == snapshot.host and record.leader and (process := policy.running(record.leader, snapshot)):
+    if record.host == snapshot.host and record.leader and (process := snapshot.living(record.leader)):
         yield process, f"leader of attempt {record.attempt} by its record"
 
 
 def _recorded(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, str]]:
     """Processes that the attempt wrote down as members of its group."""
     for member in record.members if record.host == snapshot.host else ():
-        process = policy.running(member, snapshot)
+        process = snapshot.living(member)
         if process and not _of_another_run(process, record, snapshot):
             yield process, f"member of attempt {record.attempt} by its record"
 
@@ -119,7 +120,7 @@ def _contained(record: Record, snapshot: Snapshot) -> Iterator[tuple[Process, st
 
 def _later(identity: ProcessId, record: Record, snapshot: Snapshot) -> Process | None:
     """Such a process, unless it cannot be the attempt's: older than its supervise, of another boot, of another run."""
-    process = policy.running(identity, snapshot)
+    process = snapshot.living(identity)
     if process is None or record.host != snapshot.host or _of_another_run(process, record, snapshot):
         return None
     older = record.supervisor is not None and identity.ticks < record.supervisor.ticks
@@ -136,7 +137,7 @@ def _of_another_run(process: Process, record: Record, snapshot: Snapshot) -> boo
 
 def _own(process: Process, proofs: Sequence[_Proof], snapshot: Snapshot, request: SlateRequest) -> Finding:
     told = (proofs[0].evidence, f"ppid {process.ppid}", duration(snapshot.ages_s.get(process.pid, 0.0)))
-    roles = {policy.role_at_work(proof.record, snapshot, request) for proof in proofs}
+    roles = {runs.role_at_work(proof.record, snapshot, request) for proof in proofs}
     if "supervise" in roles:
         remedy = f"supervise stop {request.run}"
         return Finding("process", subject(process), Ownership.LIVE, told, remedy=remedy)
@@ -160,7 +161,7 @@ def _orphan(process: Process, snapshot: Snapshot, request: SlateRequest) -> Find
     if found is None or not _touchable(process, snapshot, request):
         return None
     proofs = orphans.why_orphan(process, snapshot.processes)
-    if policy.run_of(process, snapshot, request) is not None:
+    if runs.run_of(process, snapshot, request) is not None:
         return None
     if proofs is None:
         return _perhaps(process, snapshot, request) if profile else None
@@ -205,7 +206,7 @@ def _compilers(snapshot: Snapshot, request: SlateRequest, spared: Container[int]
         and orphans.compiler(process)
         and _touchable(process, snapshot, request)
         and orphans.why_orphan(process, snapshot.processes)
-        and policy.run_of(process, snapshot, request) is None
+        and runs.run_of(process, snapshot, request) is None
     ]
     if left:
         names = ", ".join(dict.fromkeys(orphans.compiler(process) or "" for process in left))
@@ -227,7 +228,7 @@ def _touchable(process: Process, snapshot: Snapshot, request: SlateRequest) -> b
 def _left_by_other_runs(snapshot: Snapshot, request: SlateRequest, ending: frozenset[int]) -> Iterator[Finding]:
     """Other runs of which something runs on although nobody contains it any more: theirs to clean, ours to tell."""
     for record in snapshot.records:
-        if record.run == request.run or record.host != snapshot.host or policy.at_work(record, snapshot, request):
+        if record.run == request.run or record.host != snapshot.host or runs.at_work(record, snapshot, request):
             continue
         left = [process.pid for process, _ in _marked(record, snapshot) if not process.gone]
         if alone := sorted(set(left) - ending - snapshot.lineage):

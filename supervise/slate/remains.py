@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from supervise.model.slate import Finding, Ownership, RemoveCgroup, RemoveTree, Snapshot
-from supervise.slate import policy
+from supervise.model.slate import Finding, Ownership, RemoveCgroup, RemoveTree
+from supervise.model.snapshot import Snapshot
+from supervise.slate import runs
 from supervise.slate.request import SlateRequest
 
 
@@ -21,7 +22,7 @@ def _trees(snapshot: Snapshot, request: SlateRequest, owners: Iterable[Finding])
         return
     for record in snapshot.records:
         path = record.runtime_dir
-        if path in snapshot.directories and record.run == request.run and not policy.at_work(record, snapshot, request):
+        if path in snapshot.directories and record.run == request.run and not runs.at_work(record, snapshot, request):
             evidence = (f"private directory of attempt {record.attempt}",)
             action = RemoveTree(path, record.marker_id)
             yield Finding("directory", path, Ownership.OURS, evidence, action, blocking=False)
@@ -35,7 +36,7 @@ def _cgroups(snapshot: Snapshot, request: SlateRequest) -> Iterator[Finding]:
             path in snapshot.empty_cgroups
             and record.run == request.run
             and record.host == snapshot.host
-            and not policy.at_work(record, snapshot, request)
+            and not runs.at_work(record, snapshot, request)
         ):
             evidence = (f"empty cgroup of attempt {record.attempt}",)
             yield Finding("cgroup", path, Ownership.OURS, evidence, RemoveCgroup(path), blocking=False)

@@ -14,7 +14,7 @@ from supervise.model.need import Need
 from supervise.model.process import HostId, Process, ProcessId
 from supervise.model.profile import Profile
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import Gpus, PortReading, Record
+from supervise.model.snapshot import Gpus, PortReading, Record
 from supervise.slate import cgroups, writers
 from supervise.slate.cgroups import Population
 

@@ -20,9 +20,10 @@ from supervise.group.leftovers import ENGINE_NAMES
 from supervise.host import shm
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, Segment
-from supervise.model.slate import Finding, Ownership, Record, Remove, Snapshot
+from supervise.model.slate import Finding, Ownership, Remove
+from supervise.model.snapshot import Record, Snapshot
 from supervise.profiles.leftovers import expand
-from supervise.slate import policy
+from supervise.slate import runs
 from supervise.slate.request import Host, SlateRequest
 from supervise.text import duration
 
@@ -100,7 +101,7 @@ def survey(request: SlateRequest, host: Host) -> tuple[Segment, ...]:
 
 def judge(snapshot: Snapshot, request: SlateRequest) -> Iterator[Finding]:
     """What is to be removed, one by one; what is only told, in one line for each reason."""
-    busy = {f for record in snapshot.records if policy.at_work(record, snapshot, request) for f in record.segments}
+    busy = {f for record in snapshot.records if runs.at_work(record, snapshot, request) for f in record.segments}
     ours = _recorded(snapshot.records, request.run, snapshot.host.boot_id)
     lots: dict[_Lot, list[Segment]] = defaultdict(list)
     for segment in snapshot.litter.segments:

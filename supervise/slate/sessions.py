@@ -14,7 +14,8 @@ from dataclasses import replace
 from supervise.host import globbing, occupants
 from supervise.model.litter import FileType, FoundFile, SessionReading
 from supervise.model.process import Process
-from supervise.model.slate import Finding, Ownership, Snapshot
+from supervise.model.slate import Finding, Ownership
+from supervise.model.snapshot import Snapshot
 from supervise.profiles.leftovers import expand
 from supervise.slate.request import SlateRequest
 from supervise.text import duration, plural

@@ -11,7 +11,7 @@ from supervise.host import containers, gpudevices, procfs, sockets
 from supervise.model.litter import FileId
 from supervise.model.need import DeviceKind
 from supervise.model.process import FIRST_PID_NAMESPACE, Process, ProcessId
-from supervise.model.slate import Gpus, GpuStatus, PortReading, PortState, Snapshot, SocketPath
+from supervise.model.snapshot import NO_GPUS, Gpus, PortReading, PortState, Snapshot, SocketPath
 from supervise.slate import devices, litter, orphans
 from supervise.slate.cgroups import Population
 from supervise.slate.request import Host, SlateRequest
@@ -34,7 +34,7 @@ def survey(request: SlateRequest, host: Host, ended: frozenset[ProcessId] = froz
     need = request.need
     ports = tuple(_port(host, port.host, port.number, processes) for port in need.ports) if need else ()
     socket_path = _socket_path(need.uds, processes) if need and need.uds else None
-    gpus = host.gpus() if need and need.devices.kind is not DeviceKind.NONE else Gpus(GpuStatus.ABSENT)
+    gpus = host.gpus() if need and need.devices.kind is not DeviceKind.NONE else NO_GPUS
     holders = _holders(ports, socket_path, gpus)
     # To end one of them is to end what is above and below it: of all these it matters where they live.
     related = _related(holders, {p.pid for p in known}, processes)

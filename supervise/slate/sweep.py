@@ -14,9 +14,6 @@ from supervise.model.slate import (
     Await,
     EndProcesses,
     Finding,
-    GpuReading,
-    Gpus,
-    GpuStatus,
     MoveAside,
     Outcome,
     Remove,
@@ -24,9 +21,9 @@ from supervise.model.slate import (
     RemoveSysv,
     RemoveTree,
     SlateResult,
-    Snapshot,
     Verdict,
 )
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus, Snapshot
 from supervise.slate import act, artefacts
 from supervise.slate.devices import needed
 from supervise.slate.gpus import retold

@@ -11,8 +11,9 @@ from supervise.host import sysv
 from supervise.model.evict import Evict
 from supervise.model.litter import SysvSegment
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import Finding, Ownership, RemoveSysv, Snapshot
-from supervise.slate import policy
+from supervise.model.slate import Finding, Ownership, RemoveSysv
+from supervise.model.snapshot import Snapshot
+from supervise.slate import runs
 from supervise.slate.request import SlateRequest
 from supervise.slate.segments import SETTLED_S, Told, made_by_the_living
 
@@ -56,7 +57,7 @@ def _dead_members(snapshot: Snapshot, request: SlateRequest) -> frozenset[int]:
     ended = (
         record
         for record in snapshot.records
-        if record.run == request.run and record.host == snapshot.host and not policy.at_work(record, snapshot, request)
+        if record.run == request.run and record.host == snapshot.host and not runs.at_work(record, snapshot, request)
     )
     known = (member for record in ended for member in (*record.members, record.leader, record.keeper))
     return frozenset(member.pid for member in known if member)

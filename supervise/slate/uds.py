@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from supervise.model.litter import FileType
-from supervise.model.slate import Finding, Ownership, Remove, Snapshot
+from supervise.model.slate import Finding, Ownership, Remove
+from supervise.model.snapshot import Snapshot
 from supervise.slate.ports import held
 from supervise.slate.processes import ending
 from supervise.slate.request import SlateRequest

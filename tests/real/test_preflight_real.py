@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervise.model.preflight import Level
-from supervise.model.slate import Gpus, GpuStatus
+from supervise.model.snapshot import Gpus, GpuStatus
 from supervise.preflight import check
 from supervise.profiles import load, match
 from supervise.profiles.derive import derive

@@ -22,7 +22,7 @@ from supervise import evidence
 from supervise.evidence import Budget, Captured
 from supervise.host import condition, files, procfs, pyspy
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import GpuReading, Gpus, GpuStatus
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus
 from tests.support.family import Family
 from tests.support.waiting import DEADLINE_S, wait_until
 

@@ -16,7 +16,7 @@ from supervise.demo.family import ESCAPES
 from supervise.host import procfs, shm, signals, sockets
 from supervise.model.litter import FileId
 from supervise.model.process import ProcessId
-from supervise.model.slate import PortState
+from supervise.model.snapshot import PortState
 from tests.support import launcher
 from tests.support.family import Family
 from tests.support.launcher import Launched, Supervise

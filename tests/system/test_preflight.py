@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from supervise.host import checkpoint, limits, memory, space
 from supervise.host.within import within
 from supervise.model.preflight import Check, Level
-from supervise.model.slate import GpuReading, Gpus, GpuStatus
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus
 from supervise.preflight import NAMES, check
 from supervise.profiles import load, match
 from supervise.profiles.derive import derive, environment

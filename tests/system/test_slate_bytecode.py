@@ -18,7 +18,8 @@ from supervise.host import procfs
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, FoundFile, Litter
 from supervise.model.process import Process
-from supervise.model.slate import Gpus, GpuStatus, Remove, SlateResult, Snapshot, Verdict
+from supervise.model.slate import Remove, SlateResult, Verdict
+from supervise.model.snapshot import Gpus, GpuStatus, Snapshot
 from supervise.slate import Host, SlateRequest, bytecode, sweep
 from tests.support.launcher import NOBODY
 

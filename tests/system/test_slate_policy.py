@@ -17,7 +17,8 @@ from supervise.host import containers, procfs
 from supervise.model.evict import Evict
 from supervise.model.need import DeviceKind, Devices, Need, Port
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import Gpus, GpuStatus, Ownership, Record, SlateResult, Verdict
+from supervise.model.slate import Ownership, SlateResult, Verdict
+from supervise.model.snapshot import Gpus, GpuStatus, Record
 from supervise.profiles.load import load_all
 from supervise.slate import SlateRequest, sweep
 from supervise.slate.request import Host

@@ -29,7 +29,8 @@ from supervise.model.evict import Evict
 from supervise.model.litter import FileId, Segment, SysvSegment
 from supervise.model.process import Process, ProcessId
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import Gpus, GpuStatus, Ownership, Record, SlateResult, Verdict
+from supervise.model.slate import Ownership, SlateResult, Verdict
+from supervise.model.snapshot import Gpus, GpuStatus, Record
 from supervise.profiles.leftovers import available_rules, load_rules
 from supervise.slate import Host, SlateRequest, sweep
 from tests.support.launcher import NOBODY

@@ -22,7 +22,8 @@ from supervise.host import files, procfs, shm, signals
 from supervise.model.litter import FileId
 from supervise.model.need import DeviceKind, Devices, MemoryRule, Need, Port
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import GpuReading, Gpus, GpuStatus, Ownership, Record, SlateResult, Verdict
+from supervise.model.slate import Ownership, SlateResult, Verdict
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus, Record
 from supervise.profiles.load import load_all
 from supervise.slate import Host, SlateRequest, sweep, to_json
 from supervise.slate.request import Host as Readers

@@ -19,7 +19,8 @@ import pytest
 from supervise.attempts.store import Attempt, Run, Store
 from supervise.host import cgroupfs, procfs, signals
 from supervise.model.process import Process, ProcessId
-from supervise.model.slate import Gpus, GpuStatus, Ownership, SlateResult
+from supervise.model.slate import Ownership, SlateResult
+from supervise.model.snapshot import Gpus, GpuStatus
 from supervise.slate import Host, SlateRequest, cgroups, sweep, writers
 from tests.support.waiting import alive, wait_until
 

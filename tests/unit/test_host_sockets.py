@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from supervise.host import procfs, sockets
-from supervise.model.slate import PortState
+from supervise.model.snapshot import PortState
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from supervise.host.memory import Ceiling
 from supervise.host.space import Space
 from supervise.model.need import DeviceKind, Devices, Need, Port
 from supervise.model.preflight import Check, Level
-from supervise.model.slate import GpuReading, Gpus, GpuStatus
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus
 from supervise.preflight import checks, configs, devices, disk, length, limits, memory, place, ports, shm
 
 GIB = 2**30

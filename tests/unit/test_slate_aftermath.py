@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from supervise.model.need import DeviceKind, Devices, Need
-from supervise.model.slate import GpuReading, Gpus, GpuStatus
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus
 from supervise.slate import aftermath
 
 GIB = 2**30

@@ -7,7 +7,8 @@ import pytest
 from supervise.model.litter import FileId, FileType, Litter
 from supervise.model.process import HostId
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import Ownership, Remove, Snapshot
+from supervise.model.slate import Ownership, Remove
+from supervise.model.snapshot import Snapshot
 from supervise.profiles.leftovers import available_rules, expand, load_rules
 from supervise.slate.artefacts import Match, Unfinished, check, judge, refusal
 from supervise.slate.request import SlateRequest

@@ -7,7 +7,8 @@ import pytest
 from supervise.model.litter import CacheReading, FileId, FileType, FoundFile, Litter
 from supervise.model.process import HostId, Process, ProcessId
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import MoveAside, Ownership, Snapshot
+from supervise.model.slate import MoveAside, Ownership
+from supervise.model.snapshot import Snapshot
 from supervise.slate.caches import judge
 from supervise.slate.request import SlateRequest
 

@@ -11,7 +11,8 @@ from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, FoundFile, Litter, unfinished
 from supervise.model.process import HostId, Process, ProcessId
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import Ownership, Remove, Snapshot
+from supervise.model.slate import Ownership, Remove
+from supervise.model.snapshot import Snapshot
 from supervise.slate import endpoints
 from supervise.slate.request import SlateRequest
 

@@ -9,16 +9,8 @@ import pytest
 from supervise.model.evict import Evict
 from supervise.model.need import DeviceKind, Devices, MemoryRule, Need
 from supervise.model.process import HostId, Process, ProcessId
-from supervise.model.slate import (
-    Await,
-    EndProcesses,
-    Finding,
-    GpuReading,
-    Gpus,
-    GpuStatus,
-    Ownership,
-    Snapshot,
-)
+from supervise.model.slate import Await, EndProcesses, Finding, Ownership
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus, Snapshot
 from supervise.profiles.load import load
 from supervise.slate import devices, gpus
 from supervise.slate.request import SlateRequest

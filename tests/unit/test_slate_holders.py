@@ -3,7 +3,7 @@
 import pytest
 
 from supervise.model.process import HostId, Process, ProcessId
-from supervise.model.slate import Snapshot
+from supervise.model.snapshot import Snapshot
 from supervise.slate.holders import describe
 from supervise.slate.request import SlateRequest
 

@@ -9,21 +9,8 @@ from hypothesis import strategies as st
 from supervise.model.litter import FileId, FileType, Litter, Segment
 from supervise.model.need import DeviceKind, Devices, MemoryRule, Need, Port
 from supervise.model.process import HostId, Marker, Process, ProcessId
-from supervise.model.slate import (
-    Await,
-    EndProcesses,
-    GpuReading,
-    Gpus,
-    GpuStatus,
-    Ownership,
-    PortReading,
-    PortState,
-    Record,
-    Remove,
-    RemoveTree,
-    Snapshot,
-    SocketPath,
-)
+from supervise.model.slate import Await, EndProcesses, Ownership, Remove, RemoveTree
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus, PortReading, PortState, Record, Snapshot, SocketPath
 from supervise.profiles.load import load
 from supervise.slate.judge import judge
 from supervise.slate.request import SlateRequest

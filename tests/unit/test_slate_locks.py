@@ -10,7 +10,8 @@ from supervise.host.lockfiles import _COMPILER, Compiler
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, FoundFile, Litter, LockKind, LockReading, unfinished
 from supervise.model.process import HostId
-from supervise.model.slate import Ownership, Remove, Snapshot
+from supervise.model.slate import Ownership, Remove
+from supervise.model.snapshot import Snapshot
 from supervise.slate import locks
 from supervise.slate.locks import Owner
 from supervise.slate.request import SlateRequest

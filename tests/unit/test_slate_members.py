@@ -8,7 +8,8 @@ import pytest
 
 from supervise.attempts.store import Store
 from supervise.model.process import HostId, Marker, Process, ProcessId
-from supervise.model.slate import LOST_ID, Await, EndProcesses, Ownership, Record, RemoveCgroup, Snapshot
+from supervise.model.slate import Await, EndProcesses, Ownership, RemoveCgroup
+from supervise.model.snapshot import LOST_ID, Record, Snapshot
 from supervise.profiles.load import load
 from supervise.slate import policy
 from supervise.slate.judge import judge

@@ -12,20 +12,10 @@ from supervise.host.containers import parse
 from supervise.model.evict import Evict
 from supervise.model.need import DeviceKind, Devices, MemoryRule, Need, Port
 from supervise.model.process import Container, HostId, Marker, Process, ProcessId
-from supervise.model.slate import (
-    EndProcesses,
-    Finding,
-    GpuReading,
-    Gpus,
-    GpuStatus,
-    Ownership,
-    PortReading,
-    PortState,
-    Record,
-    Snapshot,
-)
+from supervise.model.slate import EndProcesses, Finding, Ownership
+from supervise.model.snapshot import GpuReading, Gpus, GpuStatus, PortReading, PortState, Record, Snapshot
 from supervise.profiles.load import load_all
-from supervise.slate import policy
+from supervise.slate import runs
 from supervise.slate.judge import judge
 from supervise.slate.request import SlateRequest
 
@@ -556,7 +546,7 @@ def test_no_action_ever_reaches_who_must_not_be_ended(herd, ours, holders, evict
     )
     consent = frozenset(each.id for each in herd) if agreed else frozenset()
     asked = request(evict, evict_uids=uids, consent=consent)
-    at_work = policy.at_work(working, taken, asked)
+    at_work = runs.at_work(working, taken, asked)
     allowed = {uid, *(uids if uid == 0 else ())}
     for finding in judge(taken, asked):
         for doomed in targets(finding) | {t.pid for t in (finding.eviction.action.targets if finding.eviction else ())}:

@@ -12,7 +12,8 @@ from supervise.model.evict import Evict
 from supervise.model.litter import FileId, FileType, Litter, Segment, SysvSegment
 from supervise.model.process import HostId, Process, ProcessId
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import Finding, Ownership, Record, Remove, RemoveSysv, Snapshot
+from supervise.model.slate import Finding, Ownership, Remove, RemoveSysv
+from supervise.model.snapshot import Record, Snapshot
 from supervise.profiles.leftovers import available_rules, load_rules
 from supervise.slate import segments, sysv
 from supervise.slate.request import Host, SlateRequest

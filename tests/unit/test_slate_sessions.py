@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from supervise.model.litter import FileId, FileType, FoundFile, Litter, SessionReading
 from supervise.model.process import HostId, Marker, Process, ProcessId
-from supervise.model.slate import Ownership, Snapshot
+from supervise.model.slate import Ownership
+from supervise.model.snapshot import Snapshot
 from supervise.slate.request import SlateRequest
 from supervise.slate.sessions import judge
 

@@ -20,9 +20,9 @@ from supervise.model.slate import (
     RemoveSysv,
     RemoveTree,
     SlateResult,
-    Snapshot,
     Verdict,
 )
+from supervise.model.snapshot import Snapshot
 from supervise.report.console import Console
 from supervise.slate.request import SlateRequest
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from supervise.attempts.pruning import Pruning
 from supervise.attempts.store import Run, Store
 from supervise.host import procfs
-from supervise.model.slate import LOST_ID
+from supervise.model.snapshot import LOST_ID
 from supervise.verbs import select
 from supervise.verbs import status as verb
 
