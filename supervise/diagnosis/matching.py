@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from string import Formatter
@@ -187,6 +187,20 @@ class Matcher:
         hidden = self.hides(line)
         entries = (each for _, listed in near for each in listed if not hidden or each.role in _STOP)
         return next(filter(None, (self._match(each, text) for each in entries)), None)
+
+    def inner(self, line: Line, match: Match) -> Match:
+        """Say what is known of an error that a report quotes.
+
+        Args:
+            line: the report.
+            match: what it matched; the quoted error is its group `inner`.
+
+        Returns:
+            The error's match; the report's own if nothing is known of the error, or none is quoted.
+        """
+        quoted = match.groups.get("inner")
+        found = self.find(replace(line, text=quoted)) if quoted else None
+        return found if found is not None and found.role is Role.ROOT else match
 
     def hides(self, line: Line) -> bool:
         """Whether a line is a known trap: it looks fatal and is not."""

@@ -64,9 +64,11 @@ def _told_by_the_kernel(end: End) -> Explanation:
 def _dead_child(echoes: Sequence[Match]) -> Explanation | None:
     """The first child of which an echo tells the signal that killed it."""
     for echo in echoes:
-        code = echo.groups.get("code", "")
-        if _CODE.fullmatch(code) and int(code) < 0:
-            return _child(echo.groups.get("who", "a child process"), -int(code))
+        signum = -int(code) if _CODE.fullmatch(code := echo.groups.get("code", "")) else 0
+        if _CODE.fullmatch(told := echo.groups.get("signal", "")):
+            signum = int(told)
+        if signum > 0:
+            return _child(echo.groups.get("who", "a child process"), signum)
     return None
 
 
@@ -78,9 +80,10 @@ def _child(who: str, signum: int) -> Explanation:
 def _of_leader(end: End) -> Explanation:
     where = f" in phase {end.phase}" if end.phase and not end.ready else ""
     if end.signal is not None:
-        failure, why, advice = _of_signal(end.signal, ours=end.signal in end.sent)
-        sender = "sent by us" if end.signal in end.sent else "not sent by us"
-        return Explanation(failure, f"The server was killed by {_name(end.signal)}, {sender}{where}. {why}", advice)
+        ours = end.sent is not None and end.signal in end.sent
+        failure, why, advice = _of_signal(end.signal, ours=ours)
+        sender = "" if end.sent is None else ", sent by us" if ours else ", not sent by us"
+        return Explanation(failure, f"The server was killed by {_name(end.signal)}{sender}{where}. {why}", advice)
     if not end.known:
         return Explanation(FailureClass.UNKNOWN, f"How the server ended{where} is not known.", _TELL)
     if end.code is None:

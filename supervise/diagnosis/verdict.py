@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Protocol
 
 from supervise.diagnosis.candidates import Candidate, Candidates, rank_of
@@ -182,7 +181,7 @@ class Diagnoser:
             self._context = [*self._context[-EVIDENCE:], line]
             return False
         if match.role is Role.CONFIRMATION:
-            self._quotes.add(self._candidate(line, self._quoted(line, match), traceback), dying=self._dying)
+            self._quotes.add(self._candidate(line, self._matcher.inner(line, match), traceback), dying=self._dying)
         if len(self._echoes) >= _ECHOES and not self._dying:
             del self._echoes[0]
         if len(self._echoes) < _ECHOES:
@@ -190,12 +189,6 @@ class Diagnoser:
         if not match.signature.fatal:
             return False
         return self._on_death(line, match, traceback)
-
-    def _quoted(self, line: Line, match: Match) -> Match:
-        """What is known of the error that a report quotes; the report itself if nothing is."""
-        inner = match.groups.get("inner")
-        found = self._matcher.find(replace(line, text=inner)) if inner else None
-        return found if found is not None and found.role is Role.ROOT else match
 
     def _on_stop(self, line: Line, match: Match) -> None:
         """Note a stop. A server that ends by itself asks its own processes to: then nobody asked it."""

@@ -171,16 +171,16 @@ class End:
     """How the leader ended, as far as the kernel and our own doing can tell.
 
     `code` is the exit code, `signal` the signal that killed it; both None while it lives. `sent` are the signals we
-    sent to the group: 137 proves nothing by itself. `requested` is True if the stop was asked of us. `known` is False
-    for a log from anywhere, of which nobody can tell how its server ended, or whether it did. `oom_kills` counts those
-    of the group's cgroup during the attempt (memory.events), None where that cannot be read; `kernel` are lines of the
-    kernel's log that concern the group.
+    sent to the group, None if nobody noted them: 137 proves nothing by itself. `requested` is True if the stop was
+    asked of us. `known` is False for a log from anywhere, of which nobody can tell how its server ended, or whether it
+    did. `oom_kills` counts those of the group's cgroup during the attempt (memory.events), None where that cannot be
+    read; `kernel` are lines of the kernel's log that concern the group.
     """
 
     code: int | None = None
     signal: int | None = None
     requested: bool = False
-    sent: tuple[int, ...] = ()
+    sent: tuple[int, ...] | None = ()
     ready: bool = False
     phase: str | None = None
     known: bool = True

@@ -75,7 +75,7 @@ def _signatures(profiles: dict[str, Profile], engine: str | None) -> SignatureSe
 def _end(exit_status: int | None) -> End:
     if exit_status is None:
         return UNKNOWN_END
-    return End(signal=-exit_status) if exit_status < 0 else End(code=exit_status)
+    return End(signal=-exit_status, sent=None) if exit_status < 0 else End(code=exit_status, sent=None)
 
 
 def _complaint(error: Exception) -> str:

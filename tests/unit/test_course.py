@@ -1,0 +1,111 @@
+"""A server that goes on after an error lives; the first who says something is quoted; frames and bars tell the phase."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervise.diagnosis.prefixes import parse
+from supervise.diagnosis.stages import stage_of
+from supervise.diagnosis.whole import UNKNOWN_END, explain
+from supervise.model.diagnosis import Diagnosis
+from supervise.profiles.load import load_all
+from supervise.profiles.signatures import available_sets, load_signatures
+
+SIGNATURES = load_signatures(available_sets())
+PROFILES = load_all()
+
+UP = "INFO:     Application startup complete."
+ANSWERED = 'INFO:     10.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'
+REFUSED = 'INFO:     10.0.0.1:1 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error'
+REQUEST = (
+    "Traceback (most recent call last):",
+    '  File "/srv/app.py", line 3, in answer',
+    "    raise ValueError(kind)",
+    "ValueError: no such kind",
+)
+ENGINE = "ERROR 07-04 08:11:17 [core.py:515] "
+REASON = "ValueError: No available memory for the cache blocks."
+LOGGED = tuple(
+    ENGINE + text
+    for text in (
+        "EngineCore failed to start.",
+        "Traceback (most recent call last):",
+        '  File "/x/vllm/v1/engine/core.py", line 506, in run_engine_core',
+        REASON,
+    )
+)
+PRINTED = (
+    "Process EngineCore_0:",
+    "Traceback (most recent call last):",
+    '  File "/usr/lib/python3.12/multiprocessing/process.py", line 314, in _bootstrap',
+)
+
+
+def told(*lines: str) -> Diagnosis:
+    return explain(["\n".join(lines).encode()], UNKNOWN_END, SIGNATURES, PROFILES).diagnosis
+
+
+def test_a_server_that_answers_after_an_error_lives() -> None:
+    assert not told(UP, *REQUEST, ANSWERED).fatal
+
+
+def test_one_that_answers_no_more_does_not() -> None:
+    assert told(UP, ANSWERED, *REQUEST, REFUSED).fatal
+
+
+def test_an_answer_does_not_bring_an_engine_back() -> None:
+    died = told(UP, *(line.replace("failed to start", "encountered a fatal error") for line in LOGGED), ANSWERED)
+    assert died.fatal
+    assert died.line == 5
+
+
+def test_the_first_who_says_it_is_quoted() -> None:
+    """The engine logs its exception without naming itself; Python prints it again and names the process."""
+    assert told(*LOGGED, *PRINTED, REASON).line == 4
+
+
+def test_but_only_for_the_same_words() -> None:
+    other = told(*LOGGED, *PRINTED, "ValueError: max_num_seqs is too large")
+    assert (other.line, other.process) == (8, "EngineCore_0")
+
+
+RUN, LOAD, PROFILE = (
+    f'  File "/x/vllm/worker.py", line 1, in {name}' for name in ("execute_model", "load_model", "profile_run")
+)
+
+
+@pytest.mark.parametrize(
+    ("frames", "phase"),
+    [
+        ((RUN,), "run"),
+        ((PROFILE, RUN), "profile"),
+        ((LOAD,), "weights"),
+        ((RUN, LOAD), "run"),
+        (("    return self.execute_model(batch)",), None),
+    ],
+)
+def test_a_batch_is_run_for_a_request_unless_something_else_wanted_it(
+    frames: tuple[str, ...], phase: str | None
+) -> None:
+    stage = None
+    for frame in frames:
+        stage = stage_of(frame, stage)
+    assert stage == phase
+
+
+@pytest.mark.parametrize(
+    ("bar", "phase"),
+    [("Processed prompts", "run"), ("Loading safetensors checkpoint shards", "weights"), ("Epoch", None)],
+)
+def test_a_bar_is_no_phase(bar: str, phase: str | None) -> None:
+    """vLLM is told by the mark in the traceback; of a head that is cut off only a bar is left."""
+    failed = told(f"{bar}:  25% Completed | 1/4 [00:01<00:03]", *(f"(Worker pid=3) {line}" for line in REQUEST))
+    assert failed.fatal
+    assert failed.phase == phase
+
+
+def test_time_stamps_of_a_container_do_not_hide_the_engines_prefix() -> None:
+    line = parse("2025-04-06T07:55:21.108632509Z ERROR 04-06 00:55:21 [engine.py:448] ValueError: x", 1)
+    assert (line.text, line.level, line.source) == ("ValueError: x", "ERROR", "engine.py:448")
+    plain = parse("2025-04-06T07:55:21Z ERROR 04-06 is a bad day", 1)
+    assert (plain.text, plain.level) == ("04-06 is a bad day", "ERROR")
