@@ -168,6 +168,6 @@ def _suggestion(program: str) -> str:
 
 def _parser() -> Callable[..., object]:
     """The parser, built when there is something to parse."""
-    from supervise.cli.options import app
+    from supervise.cli.parser import app
 
     return app

@@ -216,7 +216,7 @@ def _better(known: Candidate, new: Candidate) -> Candidate:
 
 
 def _staged(known: Candidate, new: Candidate) -> Candidate:
-    """The first exception of a chain may have been raised in a library: where that was called from, a later one tells."""
+    """A chain's first exception may be raised in a library: where that was called from, a later one tells."""
     if known.traceback is None or new.traceback is None or known.traceback.stage is not None:
         return known
     return replace(known, traceback=replace(known.traceback, stage=new.traceback.stage))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from supervise.diagnosis.candidates import Candidate, Rank
-from supervise.model.diagnosis import Line
+from supervise.model.diagnosis import Kind, Line
 
 # A server that printed so many lines after an error went on living.
 _TAIL_LINES = 80
@@ -68,6 +68,8 @@ class Course:
             return False
         if not ready:
             return cause.certain or self.advanced <= cause.line.number
+        if cause.traceback is not None and cause.traceback.kind is Kind.NATIVE and cause.certain:
+            return True
         if cause.rank.is_engine and cause.process is not None:
             return cause.certain or self._went_down_after(cause)
         # uvicorn that cannot listen on its port ends in order, for that reason.

@@ -32,6 +32,7 @@ _MARKS: tuple[tuple[str, str, int], ...] = (
     ("vllm/v1/", _VLLM, 5),
     ("vllm/entrypoints/", _VLLM, 5),
     ("vllm: error:", _VLLM, 10),
+    ("Avg prompt throughput:", _VLLM, 10),
     ("vllm serve", _VLLM, 5),
     ("VLLM_", _VLLM, 1),
     ("vllm", _VLLM, 1),
@@ -74,8 +75,11 @@ _SERVES = {
 
 # Bars of logs whose beginning is missing, and of programs that have an engine inside.
 _PHASES = frozenset(
-    {"config", "engine", "distributed", "weights", "profile", "compile", "kv cache", "graphs", "server", "warm-up", "run"}
-)
+    {
+        "config", "engine", "distributed", "weights", "profile", "compile", "kv cache", "graphs", "server", "warm-up",
+        "run",
+    }
+)  # fmt: skip
 _BARS = (
     ("Loading ", "weights"),
     ("Multi-thread loading ", "weights"),

@@ -21,7 +21,15 @@ PROCESS = re.compile(
 )
 """vLLM wraps the standard streams of its processes: every line, logged or printed, names its process. Ray does too."""
 
+OWN = re.compile(
+    rf"\([\w.:<>-]+(?: [\w=]+)* pid=\d+[,)]|\((?:raylet|autoscaler)[,) ]|\[rank\d+\]: ?|"
+    rf"(?:{LEVELS}) \d\d-\d\d \d\d:\d\d:"
+)
+"""vLLM's prefix, Ray's or torch's after what looks like SGLang's: somebody else wrote the time before every line."""
+
 PARENTHESIS_RULES = (
+    # SkyPilot: the task, not a process of the server.
+    Rule(Kind.ENVELOPE, re.compile(r"\([\w.-]+,(?: rank=\d+,)? pid=\d{1,10}(?:, ip=[\w.:]+)?\) ?"), ", pid="),
     Rule(Kind.ENVELOPE, PROCESS, " pid="),
     Rule(Kind.ENVELOPE, re.compile(r"\(pid=\d{1,10}(?:, ip=[\w.:]+)?\) ?"), "(pid="),
     Rule(

@@ -19,7 +19,8 @@ Echoes = Iterable[tuple[Line, Match]]
 # Raised by the same launch each time. Of others (RuntimeError, OSError, TimeoutError) nobody can know.
 _DETERMINISTIC = frozenset(
     {
-        "ArgumentError", "AssertionError", "AttributeError", "ImportError", "IndentationError", "IndexError",
+        "ArgumentError", "AssertionError", "AttributeError", "ConfigAttributeError", "ConfigKeyError", "ImportError",
+        "IndentationError", "IndexError",
         "JSONDecodeError", "KeyError", "LookupError", "ModuleNotFoundError", "NameError", "NotImplementedError",
         "RecursionError", "SyntaxError", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "ValidationError",
         "ValueError", "ZeroDivisionError",

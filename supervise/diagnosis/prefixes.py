@@ -12,6 +12,7 @@ from supervise.diagnosis.envelopes import (
     BRACKET_ENVELOPES,
     INSIDE,
     MOMENT_ENVELOPES,
+    OWN,
     PARENTHESIS_RULES,
     PROCESS,
     QUOTES,
@@ -158,6 +159,8 @@ def _of_sglang(raw: str, number: int) -> Line | None:
     # Other loggers begin with a moment in brackets too, and go on with more brackets.
     if prefix is None or raw.startswith(("[", " "), prefix.end()) or ": [" in raw or "NCCL" in raw:
         return None
+    if OWN.match(raw, prefix.end()):
+        return None
     time, process = prefix["time"], prefix["process"].strip() or None
     rank = rank_in(process) if process else None
     if raw[prefix.end() : prefix.end() + 1] in _LEVEL_LETTERS and (inner := _piece(raw, prefix.end(), SGLANG_RULES)):
@@ -213,7 +216,7 @@ def _walk(text: str, head: Head) -> int:
         at = piece.end()
         if rule.kind is Kind.END:
             break
-        if rule.kind is Kind.HEAD:
+        if rule.kind is Kind.HEAD and not OWN.match(text, at):
             return _rest_of_head(text, at, head)
     return at
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from supervise.diagnosis.engines import EngineGuess, Startup
 from supervise.diagnosis.episodes import Episodes
+from supervise.diagnosis.margins import Margins
 from supervise.diagnosis.scanner import Scanner, SparseReader
 from supervise.diagnosis.unwrap import unwrapped
 from supervise.diagnosis.verdict import Diagnoser
@@ -92,6 +93,7 @@ class _Reading:
         self._signatures, self._profiles = signatures, profiles
         self._guess = EngineGuess(engine)
         self._episodes = Episodes()
+        self._margins = Margins()
         self._over: list[Tried] = []
         self._failed: Tried | None = None
         self._count = 1
@@ -105,6 +107,7 @@ class _Reading:
         return self._diagnoser.open
 
     def feed(self, line: Line) -> None:
+        line = self._margins.feed(line)
         self._last = line.number
         self._blank = self._blank and not line.raw.strip()
         self._guess.feed(line)

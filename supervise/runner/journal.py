@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from supervise.host import procfs
@@ -14,9 +14,10 @@ from supervise.slate.serialise import to_json
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
+    from supervise.model.litter import FileId
     from supervise.model.process import ProcessId
     from supervise.model.slate import SlateResult
-    from supervise.model.tier import Tiers
+    from supervise.model.tier import Tier, Tiers
     from supervise.report.console import Console
 
 
@@ -64,6 +65,24 @@ class Journal:
             self.opened.tiers = self.tiers
             self.write(self.opened.record)
 
+    def launched(self, leader: ProcessId) -> None:
+        """Whom the keeper has launched."""
+        if self.opened is not None:
+            self.opened.leader = leader
+            self.record()
+
+    def noted(self, members: Iterable[ProcessId], segments: Iterable[FileId]) -> None:
+        """Who was seen in the group, and the shared memory that they use."""
+        if self.opened is not None:
+            self.opened.members, self.opened.segments = tuple(members), tuple(segments)
+            self.record()
+
+    def refused(self, tier: Tier, why: str) -> None:
+        """A tier that was promised cannot be had after all."""
+        self.tiers = self.tiers.without(tier, why)
+        self._console.error(f"no {tier} tier: {why}")
+        self.record()
+
     def slate(self, result: SlateResult | None) -> None:
         """The clean slate that the attempt began with, in its slate.json; in that of the run if there is none."""
         if self.opened is not None and result is not None:
@@ -71,15 +90,15 @@ class Journal:
         elif result is not None:
             self.write(self._run.write_slate, to_json(result))
 
-    def details(self, error: BaseException) -> str:
-        """Keep a traceback of ours; the path of the file that has it."""
+    def broken(self, error: BaseException) -> None:
+        """Something of ours raised: say it in one line, and keep its traceback."""
         path = os.path.join(self._run.path, "supervise.log")
         try:
             with open(path, "a", encoding="utf-8") as file:
                 traceback.print_exception(error, file=file)
         except OSError:
             pass
-        return path
+        self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {path}")
 
     def write(self, write: Callable[..., None], *arguments: object) -> None:
         """Write something down."""

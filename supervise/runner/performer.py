@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
@@ -13,20 +12,17 @@ from supervise.group.reaping import Reaper
 from supervise.host import signals
 from supervise.lifecycle import Effect, State
 from supervise.model.litter import FileId
-from supervise.model.probe import Answer
 from supervise.model.process import ProcessId
-from supervise.model.slate import SlateResult
-from supervise.model.snapshot import NO_GPUS
 from supervise.model.tier import Tier
-from supervise.runner import cause, launch
+from supervise.runner import launch
 from supervise.runner.attempt import Opened
 from supervise.runner.containment import Containment
+from supervise.runner.inquest import Inquest
 from supervise.runner.journal import Journal
-from supervise.runner.packages import look
 from supervise.runner.passing import PassThrough
-from supervise.runner.readiness import Readiness
-from supervise.runner.repeating import repetition
-from supervise.runner.report import how, outcome, tell, why
+from supervise.runner.report import Account, conclude, how, why
+from supervise.runner.startup import Startup
+from supervise.runner.sweeping import Sweeping
 from supervise.runner.tasks import Tasks
 from supervise.runner.tiers import TierError
 from supervise.runner.timers import Timers
@@ -37,12 +33,10 @@ if TYPE_CHECKING:
     from supervise.group import wire
     from supervise.lifecycle.restart import Restarts
     from supervise.model.diagnosis import Diagnosis
-    from supervise.model.slate import Finding
     from supervise.report.console import Console
     from supervise.runner.loop import Loop
     from supervise.runner.plan import Plan
     from supervise.runner.restarting import Memory
-    from supervise.runner.server_log import ServerLog
     from supervise.runner.world import World
 
 
@@ -75,34 +69,22 @@ class Performer:
         world: World,
         memory: Memory | None = None,
     ) -> None:
-        self.diagnosis: Diagnosis | None = None
-        self.slate: SlateResult | None = None
-        self._reason: life.Reason | None = None
-        self.ready_s: float | None = None
-        self.phases: dict[str, float] = {}
         self._loop, self._plan, self._run, self._console, self._world = loop, plan, run, console, world
         self._command, self._program, self._memory = command, program, memory
-        self._io = asyncio.get_running_loop()
-        self._cancelled = False
         keeper = world.start_keeper()
         self._reaper = Reaper(self._on_child_end)
         self._group = Containment(keeper, plan.deadlines, self, childless=self._reaper.reap)
         self.journal = Journal(run, console, keeper.id, keeper.guard, world.tiers)
-        self._log: ServerLog | None = None
+        self._startup = Startup(loop, plan, self._group, self.journal, console, world)
+        self._sweeping = Sweeping(loop, self.journal, console, world)
+        self._inquest = Inquest(self._group.ended, self._startup, plan.options.ready_timeout_s, world)
         self._witness: Witness | None = None
-        self._readiness = Readiness(
-            plan.need,
-            world.probe,
-            expects_line=bool(plan.profile.ready.lines),
-            clock=world.clock,
-            in_thread=world.in_thread,
-        )
-        self._impostor: str | None = None
-        self._circumstances = cause.Circumstances()
-        self._launched_at = self._ended_at = 0.0
+        self._reason: life.Reason | None = None
+        self._ended_at = 0.0
+        self._diagnosis: Diagnosis | None = None
         self._restarts: Restarts | None = None
         self._tasks = Tasks(self.broken)
-        self._timers = Timers(self._io)
+        self._timers = Timers(asyncio.get_running_loop())
         self.passing = PassThrough(self._group, self._timers)
 
     @property
@@ -113,15 +95,15 @@ class Performer:
     def begin(self) -> None:
         """Start with the slate."""
         self._group.listen()
-        self._tasks.start(self._sweep())
+        self._tasks.start(self._sweeping.sweep(self._group.keeper.helpers()))
 
     def perform(self, effect: Effect) -> None:
         """Start one effect."""
         {
-            Effect.CANCEL_SLATE: self._cancel_slate,
+            Effect.CANCEL_SLATE: self._sweeping.cancel,
             Effect.LAUNCH: self._launch,
             Effect.ARM_LINGER: self._arm_linger,
-            Effect.ANNOUNCE_READY: self._announce_ready,
+            Effect.ANNOUNCE_READY: self._startup.announce_ready,
             Effect.CAPTURE: self._capture,
             Effect.STOP_GROUP: self._stop_group,
             Effect.ESCALATE: self._group.escalate,
@@ -131,7 +113,7 @@ class Performer:
 
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
-        self._publish(state)
+        self.journal.publish(state, self._startup.phase)
         self.journal.append(state)
         begins = self._reason is None
         if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
@@ -145,9 +127,8 @@ class Performer:
             self._group.leader_died()
 
     def broken(self, error: BaseException) -> None:
-        """Something of ours raised: say it in one line, keep the details, and end what was begun."""
-        details = self.journal.details(error)
-        self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {details}")
+        """Something of ours raised: what was begun is ended."""
+        self.journal.broken(error)
         self._loop.post(life.Broken())
 
     def reap(self) -> None:
@@ -158,43 +139,20 @@ class Performer:
         """Tell and write down how it ended; what is to be followed by another attempt is over all the same."""
         if self.opened is None or self._reason is None:
             return
-        attempt, reason = self.opened.attempt, self._reason
-        done = end.done if isinstance(end, life.Waiting) else end
         if self._memory is not None and self._restarts is not None and isinstance(end, life.Waiting):
-            self._memory.relaunched(self.diagnosis, self._restarts)
-        repeats = repetition(self._run, attempt, reason, self.diagnosis)
-        phases = self.phases or (self._log.phases(self._world.clock()) if self._log else {})
-        result = outcome(self._group.ended, reason, self.diagnosis, done, self.ready_s, phases)
-        result["same_as"] = repeats.same_as
-        try:
-            self._run.close_attempt(attempt, result)
-        except OSError as error:
-            self._console.error(f"{attempt.path}/outcome.json: {error.strerror}")
-        tell(self._group.ended, reason, self.diagnosis, attempt.log, end, self._console, repeats)
+            self._memory.relaunched(self._diagnosis, self._restarts)
+        startup, attempt = self._startup, self.opened.attempt
+        told = Account(self._reason, self._group.ended, self._diagnosis, startup.ready_s, startup.phases)
+        conclude(self._run, attempt, told, end, self._console)
         self._run.prune(self._plan.options.pruning, running=attempt.number)
 
     def release(self) -> None:
         """Let go of everything; a group that should still run is ended by its keeper then."""
         self._timers.cancel()
-        if self.passing.terminal is not None:
-            self.passing.terminal.finish()
+        self.passing.finish()
         self._group.release()
 
-    # --- slate --------------------------------------------------------------------------------------------------------
-
-    async def _sweep(self) -> None:
-        result = await self._world.in_thread(self._world.sweep, lambda: self._cancelled, self._group.keeper.helpers())
-        self.slate = result
-        self._console.slate(result)
-        if not result.clean:
-            self._console.note("nothing was launched")
-            self.journal.slate(result)
-        self._loop.post(life.SlateCleaned() if result.clean else life.SlateRefused())
-
-    def _cancel_slate(self) -> None:
-        self._cancelled = True
-
-    # --- launch and start-up ------------------------------------------------------------------------------------------
+    # --- the launch, and what is heard of it --------------------------------------------------------------------------
 
     def _launch(self) -> None:
         keeper, tiers = self._group.keeper, self.journal.tiers
@@ -204,12 +162,8 @@ class Performer:
         self.journal.opened = opened
         opened.limits_raised = self._world.raise_limits(keeper.id.pid)
         self._console.attempt(opened.attempt.number, opened.attempt.log)
-        self.journal.slate(self.slate)
-        if self._plan.options.tty:
-            from supervise.runner.terminal import Terminal
-
-            self.passing.terminal = Terminal.open(opened.attempt.log)
-            self.passing.terminal.start(self._io)
+        self._sweeping.record()
+        terminal = self.passing.open_terminal(opened.attempt.log) if self._plan.options.tty else None
         self._witness = Witness(opened.attempt, self._group.members, self._console, self._world.in_thread)
         additions = self._plan.profile.environment
         self._group.launch(
@@ -220,20 +174,11 @@ class Performer:
             private=opened.private,
             owner=opened.marker.id,
             pidns=tiers.pidns,
-            terminal=self.passing.terminal.slave if self.passing.terminal else None,
+            terminal=terminal,
         )
-        if self._world.packages is not None:
-            look(self._world.packages, self._on_packages)
-        self._launched_at = self._world.clock()
+        self._sweeping.look_at_packages()
+        self._startup.launched()
         self._later(self._plan.options.ready_timeout_s, life.StartExpired())
-
-    def _on_packages(self, findings: tuple[Finding, ...], checks: tuple[str, ...]) -> None:
-        for finding in findings:
-            self._console.remark(finding)
-        if self.slate is not None:
-            slate = self.slate
-            self.slate = replace(slate, remarks=(*slate.remarks, *findings), checks=(*slate.checks, *checks))
-            self.journal.slate(self.slate)
 
     def heard(self, message: wire.Message) -> None:
         """What the keeper says."""
@@ -252,7 +197,8 @@ class Performer:
             case "stage":
                 self._on_stage(message["stage"])
             case "noted":
-                self._on_noted(message)
+                members, segments = message["members"], message["files"]
+                self.journal.noted((ProcessId(*each) for each in members), (FileId(*each) for each in segments))
 
     def _on_child_end(self, pid: int, status: int) -> None:
         """Of a leader that fell to us we hear what its keeper can no longer tell."""
@@ -264,32 +210,17 @@ class Performer:
 
     def _leader_exited(self, status: int) -> None:
         """Its last words come first: they were written before it ended."""
-        if self._log is not None:
-            self._log.catch_up()
+        self._startup.catch_up()
         self._loop.post(life.LeaderExited(status))
 
     def _on_spawned(self, leader: ProcessId) -> None:
         if self.opened is None:
             return
-        # Reading the log costs a start-up of its own: it begins once the server has begun.
-        from supervise.runner.server_log import ServerLog, known_failures
-
-        self.opened.leader = leader
-        self.journal.record()
-        self._publish(self._loop.state)
-        if self.passing.terminal is not None:
-            self.passing.terminal.launched()
-        self._log = ServerLog(
-            self.opened.attempt,
-            self._plan.profile,
-            known_failures(self._plan.profile, self._console),
-            self._plan.options.bound,
-            self._world.clock,
-            on_progress=self._on_progress,
-            on_ready_line=self._on_ready_line,
-            on_fatal=self._on_fatal,
-        )
-        self._tasks.start(self._watch_readiness())
+        self.journal.launched(leader)
+        self.journal.publish(self._loop.state, self._startup.phase)
+        self.passing.launched()
+        self._startup.follow(self.opened.attempt)
+        self._tasks.start(self._startup.watch())
         self._note_members(_NOTE_FIRST_S)
 
     def _note_members(self, after_s: float) -> None:
@@ -297,54 +228,10 @@ class Performer:
         self._group.note()
         self._timers.later(after_s, lambda: self._note_members(min(after_s * 2, _NOTE_LAST_S)))
 
-    def _on_noted(self, message: wire.Message) -> None:
-        if self.opened is not None:
-            self.opened.segments = tuple(FileId(*file) for file in message["files"])
-            self.opened.members = tuple(ProcessId(*member) for member in message["members"])
-            self.journal.record()
-
     def _refused(self, tier: Tier, why: str) -> None:
-        """A tier that was promised cannot be had after all."""
-        self.journal.tiers = self.journal.tiers.without(tier, why)
-        self._console.error(f"no {tier} tier: {why}")
-        self.journal.record()
+        self.journal.refused(tier, why)
         if tier in self._plan.options.wanted.required:
             self.broken(TierError(f"--require-tier {tier}: {why}"))
-
-    def _on_progress(self, new_phase: bool) -> None:
-        if self._log is None or self._log.progress is None or not isinstance(self._loop.state, life.Starting):
-            return
-        self._console.progress(self._log.progress, self._world.clock() - self._launched_at, new=new_phase)
-        if new_phase:
-            self._group.note()
-            self._publish(self._loop.state)
-
-    def _on_ready_line(self) -> None:
-        self._readiness.announce()
-
-    def _on_fatal(self, text: str) -> None:
-        """Only a server that runs can be fatally wounded: after our own stop, crash-looking lines are no crash."""
-        if isinstance(self._loop.state, life.Starting | life.Ready) and not self._loop.state.fatal:
-            self._console.fatal(text, self._plan.profile.linger_s)
-            self._loop.post(life.FatalSeen())
-
-    async def _watch_readiness(self) -> None:
-        probed = await self._readiness.found(self._group.members, lambda: isinstance(self._loop.state, life.Starting))
-        if probed is None:
-            return
-        if probed.answer is Answer.YES:
-            self._loop.post(life.Agreed())
-            return
-        self._impostor = f"the server says it is up, but its port is answered by {probed.detail}"
-        self._console.error(self._impostor)
-        self._loop.post(life.FatalSeen())
-
-    def _announce_ready(self) -> None:
-        now = self._world.clock()
-        self.ready_s = now - self._launched_at
-        self.phases = self._log.phases(now) if self._log else {}
-        self._group.note()
-        self._console.ready(self.ready_s, self.phases, self._plan.need)
 
     def _arm_linger(self) -> None:
         self._later(self._plan.profile.linger_s, life.LingerExpired())
@@ -374,7 +261,7 @@ class Performer:
         self._loop.post(life.EvidenceTaken())
 
     def _stop_group(self) -> None:
-        self._mute()
+        self._startup.mute()
         asked = self._reason is None or self._reason.cause in (life.Cause.ASKED, life.Cause.BROKEN)
         self._group.stop(attended=not asked)
 
@@ -382,13 +269,8 @@ class Performer:
         if stage == "evidence":
             self._tasks.start(self._look_at_the_stubborn())
             return
-        self._mute()
+        self._startup.mute()
         self._console.stage(stage)
-
-    def _mute(self) -> None:
-        """What is written once somebody has been told to stop is of our own making, and no cause of anything."""
-        if self._log is not None:
-            self._log.mute()
 
     async def _look_at_the_stubborn(self) -> None:
         if self._witness is not None and self._reason is not None and self._reason.cause is not life.Cause.ASKED:
@@ -403,35 +285,12 @@ class Performer:
         self._tasks.start(self._look_once_more())
 
     async def _look_once_more(self) -> None:
-        gpus = self.slate.gpus if self.slate else NO_GPUS
-        aftermath = await self._world.in_thread(self._world.aftermath, gpus, frozenset(self._group.ended.pids))
-        self._group.ended.aftermath = aftermath
-        if self.passing.terminal is not None:
-            self.passing.terminal.finish()
-        await self._world.in_thread(self._group.ended.look_closer)
-        if self._log is not None:
-            self._log.finish()
-            self.diagnosis = await self._diagnose(self._log)
+        await self._inquest.verify(self._sweeping.gpus)
+        self.passing.finish()
+        self._diagnosis = await self._inquest.diagnose(self._reason or life.Reason(life.Cause.ASKED), self.opened)
         if self._memory is not None and self.opened is not None:
-            self._restarts = self._memory.facts(self.opened.attempt.number, self._up_s())
-        self._loop.post(life.Verified(self.diagnosis, aftermath.held, self._restarts))
-
-    def _up_s(self) -> float | None:
-        """How long it had been ready when it ended."""
-        return None if self.ready_s is None else self._ended_at - self._launched_at - self.ready_s
-
-    async def _diagnose(self, log: ServerLog) -> Diagnosis:
-        reason = self._reason or life.Reason(life.Cause.ASKED)
-        leader, members = (self.opened.leader, self.opened.members) if self.opened else (None, ())
-        end = await self._world.in_thread(
-            self._circumstances.end, reason, self._group.ended, leader, members, log.phase
-        )
-        return cause.explained(log.conclude(end), reason, self._plan.options.ready_timeout_s, self._impostor)
-
-    # --- helpers ------------------------------------------------------------------------------------------------------
-
-    def _publish(self, state: State) -> None:
-        self.journal.publish(state, self._log.phase if self._log else None)
+            self._restarts = self._memory.facts(self.opened.attempt.number, self._startup.up_s(self._ended_at))
+        self._loop.post(life.Verified(self._diagnosis, self._group.ended.aftermath.held, self._restarts))
 
     def _later(self, delay_s: float, event: life.Event) -> None:
         self._timers.later(delay_s, lambda: self._loop.post(event))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from supervise.runner.report import SERVERS_FAULT
-
 if TYPE_CHECKING:
     from supervise.attempts.store import Attempt, Run
-    from supervise.lifecycle import Reason
     from supervise.model.diagnosis import Diagnosis
 
 
@@ -19,23 +16,22 @@ class Repetition(NamedTuple):
     same_as: int | None = None
 
 
-def repetition(run: Run, attempt: Attempt, reason: Reason, diagnosis: Diagnosis | None) -> Repetition:
+def repetition(run: Run, attempt: Attempt, failure: Diagnosis | None) -> Repetition:
     """Compare with the failures that are still kept.
 
     Args:
         run: the run.
         attempt: the one that is over; its own outcome is not looked at.
-        reason: why it ended.
-        diagnosis: what it failed of.
+        failure: what it failed of, None if it did not.
     """
-    if diagnosis is None or reason.cause not in SERVERS_FAULT:
+    if failure is None:
         return Repetition()
     earlier = run.recent_failures(attempt.number)
     if not earlier:
         return Repetition()
     from supervise.lifecycle.restart import identity
 
-    cause = identity(diagnosis)
+    cause = identity(failure)
     if not cause.known:
         return Repetition()
     same = next((number for number, failed in earlier if cause.same_as(failed)), None)

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from supervise.host.signals import name as signal_name
 from supervise.lifecycle import Cause, Done, Reason, Waiting
+from supervise.runner.repeating import Repetition, repetition
 from supervise.text import duration, plural
 
 if TYPE_CHECKING:
+    from supervise.attempts.store import Attempt, Run
     from supervise.model.diagnosis import Diagnosis
     from supervise.report.console import Console
     from supervise.runner.ended import Ended
-    from supervise.runner.repeating import Repetition
 
-SERVERS_FAULT = (Cause.DIED, Cause.FATAL, Cause.NOT_READY)
-"""Ends that are the server's own failure."""
+# Ends that are the server's own failure.
+_SERVERS_FAULT = (Cause.DIED, Cause.FATAL, Cause.NOT_READY)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What there is to tell of an attempt that is over.
+
+    `diagnosis` is what its log says, `ready_s` the seconds until it was ready if it ever was, `phases` maps each phase
+    of its start-up to the seconds that it took.
+    """
+
+    reason: Reason
+    ended: Ended
+    diagnosis: Diagnosis | None
+    ready_s: float | None
+    phases: dict[str, float]
+
+    @property
+    def failure(self) -> Diagnosis | None:
+        """What the server failed of, None if its end was no failure of its own."""
+        return self.diagnosis if self.reason.cause in _SERVERS_FAULT else None
 
 
 def why(reason: Reason) -> str:
@@ -33,7 +55,7 @@ def how(status: int) -> str:
     return f"the leader, killed by {signal_name(-status)}" if status < 0 else f"the leader, with status {status}"
 
 
-def verification(ended: Ended) -> tuple[list[str], bool]:
+def _verification(ended: Ended) -> tuple[list[str], bool]:
     """The sentences of the last line, and whether all of them are good news."""
     processes = plural(len(ended.survivors), "process")
     left = plural(len(ended.left), "leftover")
@@ -41,25 +63,37 @@ def verification(ended: Ended) -> tuple[list[str], bool]:
     return sentences, not ended.survivors and not ended.left and ended.aftermath.clean
 
 
-def tell(
-    ended: Ended,
-    reason: Reason,
-    diagnosis: Diagnosis | None,
-    log: str,
-    end: Done | Waiting,
-    console: Console,
-    repeats: Repetition,
-) -> None:
+def conclude(run: Run, attempt: Attempt, told: Account, end: Done | Waiting, console: Console) -> None:
+    """Write down how an attempt ended, and tell people.
+
+    Args:
+        run: the run; its lock is held.
+        attempt: the one that is over.
+        told: what there is to tell of it.
+        end: what follows: nothing, or another attempt.
+        console: where people read.
+    """
+    done = end.done if isinstance(end, Waiting) else end
+    repeats = repetition(run, attempt, told.failure)
+    try:
+        run.close_attempt(attempt, {**_outcome(told, done), "same_as": repeats.same_as})
+    except OSError as error:
+        console.error(f"{attempt.path}/outcome.json: {error.strerror}")
+    _tell(told, attempt.log, end, console, repeats)
+
+
+def _tell(told: Account, log: str, end: Done | Waiting, console: Console, repeats: Repetition) -> None:
     """The end, for people: what became of the group, then the cause if it failed, and what follows."""
-    if reason.cause is not Cause.NOT_LAUNCHED:
+    ended = told.ended
+    if told.reason.cause is not Cause.NOT_LAUNCHED:
         console.note(
             f"group empty after {duration(ended.seconds)}" if not ended.survivors else "the group is not empty"
         )
-    sentences, clean = verification(ended)
+    sentences, clean = _verification(ended)
     console.verified(sentences, clean=clean)
     console.survivors(ended.survivors)
-    if diagnosis is not None and reason.cause in SERVERS_FAULT:
-        console.diagnosis(diagnosis, log)
+    if told.failure is not None:
+        console.diagnosis(told.failure, log)
         if repeats.told is not None:
             console.line("history", repeats.told)
     if isinstance(end, Waiting):
@@ -70,18 +104,12 @@ def tell(
         console.exit(end.status)
 
 
-def outcome(
-    ended: Ended,
-    reason: Reason,
-    diagnosis: Diagnosis | None,
-    done: Done,
-    ready_s: float | None,
-    phases: dict[str, float],
-) -> dict[str, Any]:
+def _outcome(told: Account, done: Done) -> dict[str, Any]:
     """The end, for machines: outcome.json, the channel that exit statuses cannot blur."""
     from supervise.report.cause import to_data
 
-    _, clean = verification(ended)
+    reason, ended = told.reason, told.ended
+    _, clean = _verification(ended)
     return {
         "outcome": reason.cause.value,
         "exit_status": int(done.status),
@@ -90,9 +118,9 @@ def outcome(
         "failed": reason.cause is not Cause.ASKED,
         "verified": not ended.survivors,
         "clean": clean,
-        "ready_s": ready_s,
-        "phases": {name: round(seconds, 1) for name, seconds in phases.items()},
-        "cause": None if diagnosis is None or reason.cause not in SERVERS_FAULT else to_data(diagnosis),
+        "ready_s": told.ready_s,
+        "phases": {name: round(seconds, 1) for name, seconds in told.phases.items()},
+        "cause": None if told.failure is None else to_data(told.failure),
         "survivors": ended.survivors,
         "sent": [list(pair) for pair in ended.sent],
         "removed": ended.removed,

@@ -99,8 +99,7 @@ class Pause:
 
     def broken(self, error: BaseException) -> None:
         """Something of ours raised."""
-        details = self._journal.details(error)
-        self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {details}")
+        self._journal.broken(error)
         self._loop.post(life.Broken())
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""A server that goes on after an error lives; the first who says something is quoted; frames and bars tell the phase."""
+"""A server that goes on after an error lives; who says it first is quoted; frames and bars tell the phase."""
 
 from __future__ import annotations
 
@@ -109,3 +109,11 @@ def test_time_stamps_of_a_container_do_not_hide_the_engines_prefix() -> None:
     assert (line.text, line.level, line.source) == ("ValueError: x", "ERROR", "engine.py:448")
     plain = parse("2025-04-06T07:55:21Z ERROR 04-06 is a bad day", 1)
     assert (plain.text, plain.level) == ("04-06 is a bad day", "ERROR")
+
+
+def test_a_time_before_every_line_is_not_sglangs() -> None:
+    """moreutils' `ts`, and many a launcher, write what SGLang does."""
+    line = parse("[2025-04-06 07:00:00] (Worker_TP1 pid=7) ERROR 04-06 00:55:21 [engine.py:448] ValueError: x", 1)
+    assert (line.text, line.process, line.source) == ("ValueError: x", "Worker_TP1", "engine.py:448")
+    own = parse("[2025-04-06 07:00:00 TP1] (not a process) x", 1)
+    assert (own.text, own.process) == ("(not a process) x", "TP1")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from supervise import lifecycle as life
 from supervise.attempts.store import Run
 from supervise.attempts.told import sound
-from supervise.cli.options import _policy
+from supervise.cli.options import RestartOptions
 from supervise.lifecycle.restart import End, Ended, Failure, GiveUp, Relaunch, Restarts, decide, remembered, settle
 from supervise.model.diagnosis import Diagnosis, FailureClass
 from supervise.model.exits import Exit
@@ -280,12 +280,12 @@ def test_a_moment_that_no_clock_shows_is_damage(moment):
     [("5/1h", 5, 3600), ("3", 3, 3600), ("2/90", 2, 90), ("2/90s", 2, 90), ("10/15m", 10, 900), ("1/1d", 1, 86400)],
 )
 def test_a_limit(limit, most, window_s):
-    policy = _policy(When.ON_FAILURE, limit, 1.5)
+    policy = RestartOptions(When.ON_FAILURE, limit, 1.5).policy()
     assert (policy.most, policy.window_s, policy.backoff_s) == (most, window_s, 1.5)
-    assert _policy(When.NO, limit, 1.5) is None
+    assert RestartOptions(When.NO, limit, 1.5).policy() is None
 
 
 @pytest.mark.parametrize("limit", ["", "0", "0/1h", "-1", "5/", "5/h", "5/1w", "5/0h", "5 / 1h", "x", "5/1h/2"])
 def test_what_is_no_limit(limit):
     with pytest.raises(Exception, match="use N or N/WINDOW"):
-        _policy(When.NO, limit, 1.0)
+        RestartOptions(When.NO, limit, 1.0).policy()

@@ -1,0 +1,136 @@
+"""The start-up of one server, as its log and its port tell it: followed from the launch until both say it is up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from supervise import lifecycle as life
+from supervise.model.probe import Answer
+from supervise.runner.readiness import Readiness
+
+if TYPE_CHECKING:
+    from supervise.attempts.store import Attempt
+    from supervise.report.console import Console
+    from supervise.runner.containment import Containment
+    from supervise.runner.journal import Journal
+    from supervise.runner.loop import Loop
+    from supervise.runner.plan import Plan
+    from supervise.runner.server_log import ServerLog
+    from supervise.runner.world import World
+
+
+class Startup:
+    """Posts what becomes of it.
+
+    Args:
+        loop: where events are posted.
+        plan: what is run.
+        group: the server's.
+        journal: where phases are published.
+        console: where people read.
+        world: the outside.
+
+    Attributes:
+        log: the server's, once it has begun.
+        impostor: who answers on its port instead of it, as people read it.
+        ready_s: seconds from the launch until it was ready, None if it never was.
+    """
+
+    def __init__(
+        self, loop: Loop, plan: Plan, group: Containment, journal: Journal, console: Console, world: World
+    ) -> None:
+        self.log: ServerLog | None = None
+        self.impostor: str | None = None
+        self.ready_s: float | None = None
+        self._loop, self._plan, self._group = loop, plan, group
+        self._journal, self._console, self._world = journal, console, world
+        self._phases: dict[str, float] = {}
+        self._launched_at = 0.0
+        self._readiness = Readiness(
+            plan.need,
+            world.probe,
+            expects_line=bool(plan.profile.ready.lines),
+            clock=world.clock,
+            in_thread=world.in_thread,
+        )
+
+    @property
+    def phase(self) -> str | None:
+        """The phase that it is in."""
+        return self.log.phase if self.log else None
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Seconds that each phase took: up to readiness, or until now if it never was ready."""
+        return self._phases or (self.log.phases(self._world.clock()) if self.log else {})
+
+    def up_s(self, until: float) -> float | None:
+        """How long it has been ready at this moment (monotonic), None if it never was."""
+        return None if self.ready_s is None else until - self._launched_at - self.ready_s
+
+    def launched(self) -> None:
+        """The clock runs from here."""
+        self._launched_at = self._world.clock()
+
+    def follow(self, attempt: Attempt) -> None:
+        """The server has begun: read what it writes."""
+        # Reading the log costs a start-up of its own: it begins once the server has begun.
+        from supervise.runner.server_log import ServerLog, known_failures
+
+        self.log = ServerLog(
+            attempt,
+            self._plan.profile,
+            known_failures(self._plan.profile, self._console),
+            self._plan.options.bound,
+            self._world.clock,
+            on_progress=self._on_progress,
+            on_ready_line=self._readiness.announce,
+            on_fatal=self._on_fatal,
+        )
+
+    def catch_up(self) -> None:
+        """Read what has been written until now."""
+        if self.log is not None:
+            self.log.catch_up()
+
+    def mute(self) -> None:
+        """What is written once somebody has been told to stop is of our own making, and no cause of anything."""
+        if self.log is not None:
+            self.log.mute()
+
+    async def watch(self) -> None:
+        """Look until it is ready, or until another server turns out to answer in its place."""
+        probed = await self._readiness.found(self._group.members, self._starting)
+        if probed is None:
+            return
+        if probed.answer is Answer.YES:
+            self._loop.post(life.Agreed())
+            return
+        self.impostor = f"the server says it is up, but its port is answered by {probed.detail}"
+        self._console.error(self.impostor)
+        self._loop.post(life.FatalSeen())
+
+    def announce_ready(self) -> None:
+        """It is up: all proofs agree."""
+        now = self._world.clock()
+        self.ready_s = now - self._launched_at
+        self._phases = self.log.phases(now) if self.log else {}
+        self._group.note()
+        self._console.ready(self.ready_s, self._phases, self._plan.need)
+
+    def _starting(self) -> bool:
+        return isinstance(self._loop.state, life.Starting)
+
+    def _on_progress(self, new_phase: bool) -> None:
+        if self.log is None or self.log.progress is None or not self._starting():
+            return
+        self._console.progress(self.log.progress, self._world.clock() - self._launched_at, new=new_phase)
+        if new_phase:
+            self._group.note()
+            self._journal.publish(self._loop.state, self.phase)
+
+    def _on_fatal(self, text: str) -> None:
+        """Only a server that runs can be fatally wounded: after our own stop, crash-looking lines are no crash."""
+        if isinstance(self._loop.state, life.Starting | life.Ready) and not self._loop.state.fatal:
+            self._console.fatal(text, self._plan.profile.linger_s)
+            self._loop.post(life.FatalSeen())

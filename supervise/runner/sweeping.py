@@ -1,0 +1,73 @@
+"""The slate of one attempt: swept before the launch, and added to by what is looked at while the server starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from supervise import lifecycle as life
+from supervise.model.snapshot import NO_GPUS, Gpus
+from supervise.runner.packages import look
+
+if TYPE_CHECKING:
+    from supervise.model.slate import Finding, SlateResult
+    from supervise.report.console import Console
+    from supervise.runner.journal import Journal
+    from supervise.runner.loop import Loop
+    from supervise.runner.world import World
+
+
+class Sweeping:
+    """Sweeps once, and remembers what was found.
+
+    Args:
+        loop: where events are posted.
+        journal: where the slate is written down.
+        console: where people read.
+        world: the outside.
+    """
+
+    def __init__(self, loop: Loop, journal: Journal, console: Console, world: World) -> None:
+        self._loop, self._journal, self._console, self._world = loop, journal, console, world
+        self._result: SlateResult | None = None
+        self._cancelled = False
+
+    @property
+    def gpus(self) -> Gpus:
+        """As they were before the launch."""
+        return self._result.gpus if self._result else NO_GPUS
+
+    async def sweep(self, helpers: frozenset[int]) -> None:
+        """Make the slate clean.
+
+        Args:
+            helpers: pids of ours that are there for the launch.
+        """
+        result = await self._world.in_thread(self._world.sweep, lambda: self._cancelled, helpers)
+        self._result = result
+        self._console.slate(result)
+        if not result.clean:
+            self._console.note("nothing was launched")
+            self.record()
+        self._loop.post(life.SlateCleaned() if result.clean else life.SlateRefused())
+
+    def cancel(self) -> None:
+        """It has been called off."""
+        self._cancelled = True
+
+    def record(self) -> None:
+        """Write down what is known by now."""
+        self._journal.slate(self._result)
+
+    def look_at_packages(self) -> None:
+        """Have the engine's packages examined while it loads them."""
+        if self._world.packages is not None:
+            look(self._world.packages, self._add)
+
+    def _add(self, findings: tuple[Finding, ...], checks: tuple[str, ...]) -> None:
+        for finding in findings:
+            self._console.remark(finding)
+        if self._result is not None:
+            known = self._result
+            self._result = replace(known, remarks=(*known.remarks, *findings), checks=(*known.checks, *checks))
+            self.record()
