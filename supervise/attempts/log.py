@@ -163,3 +163,21 @@ class Follower:
         """First byte kept in the file, bytes collapsed out of it, and whether that is being changed right now."""
         state = files.read_json(f"{self._path}.map") or {}
         return int(state.get("start", 0)), int(state.get("moved", 0)), bool(state.get("moving", False))
+
+
+def pieces(path: str) -> Iterator[bytes]:
+    """A whole log: what is in its archive, then what is in the file by now.
+
+    Args:
+        path: the log.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    follower = Follower(path)
+    try:
+        yield from follower.archived()
+        while piece := follower.read():
+            yield piece
+    finally:
+        follower.close()

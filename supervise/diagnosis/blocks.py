@@ -31,6 +31,8 @@ _BODY_REACH = 1000
 _MESSAGE_REACH = 200
 _HEADLINE_REACH = 1000
 _BARE_REACH = 50
+# Characters kept of a line that only leads to an exception: of each process many such lines are held.
+_KEPT = 2000
 
 
 @dataclass(slots=True)
@@ -79,12 +81,13 @@ class PythonBlocks:
             waits = self.place is Place.BODY or self.seeker.waits
             self.reach = line.number + (_BODY_REACH if waits else _MESSAGE_REACH)
         if reading.place is not Place.BODY and _is_headline(line.text):
-            self.said = line
+            self.said = _shortened(line)
         return reading
 
     def leave(self) -> Reading:
         """Give up the block: what comes next is no part of it."""
         self.place, self.linked, self.reach = Place.OUTSIDE, False, 0
+        self.traceback = self.first = None
         return OUTSIDE
 
     def explained(self, cause: Line) -> Reading:
@@ -138,7 +141,7 @@ class PythonBlocks:
             self.quoted = self.quoted if self.quoted and line.number - self.quoted.number <= _BARE_REACH else None
             self.header = line if opening.headed else self._headline(line)
         self.style, self.name = opening.style, opening.name
-        self.place, self.opened, self.linked = Place.BODY, line, False
+        self.place, self.opened, self.linked = Place.BODY, _shortened(line), False
         self.left = _STRAYS_OF_HEADLESS if opening.style is Style.HEADLESS else _STRAY_LINES
         self.stage = None
         self.frames.clear()
@@ -171,7 +174,7 @@ class PythonBlocks:
 
     def _frame(self, line: Line) -> Reading:
         self.stage = stage_of(line.text, self.stage)
-        self.frames.append(line)
+        self.frames.append(_shortened(line))
         return BODY
 
     def _raised(self, opened: Line, line: Line, text: str) -> Reading:
@@ -225,7 +228,7 @@ class PythonBlocks:
             kind = Kind.BUILD if is_error(text) else Kind.PYTHON
             return Reading(Place.CAUSE, self._refine(_reading_as(line, text), kind, self.inner))
         if text[:1].isspace():
-            self.inner.append(line)
+            self.inner.append(_shortened(line))
         return Reading(Place.MESSAGE, traceback)
 
     def _refine(self, cause: Line, kind: Kind, frames: Iterable[Line]) -> Traceback | None:
@@ -243,6 +246,10 @@ class PythonBlocks:
 
 def _reading_as(line: Line, text: str) -> Line:
     return line if text == line.text else replace(line, text=text)
+
+
+def _shortened(line: Line) -> Line:
+    return line if len(line.raw) <= _KEPT else replace(line, raw=line.raw[:_KEPT], text=line.text[:_KEPT])
 
 
 def _is_headline(text: str) -> bool:

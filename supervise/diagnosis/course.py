@@ -66,6 +66,8 @@ class Course:
             return True
         if cause is None or not cause.strong:
             return False
+        if cause.rank >= Rank.FRONT and self.alive > cause.line.number:
+            return False
         if not ready:
             return cause.certain or self.advanced <= cause.line.number
         if cause.traceback is not None and cause.traceback.kind is Kind.NATIVE and cause.certain:
@@ -74,8 +76,6 @@ class Course:
             return cause.certain or self._went_down_after(cause)
         # uvicorn that cannot listen on its port ends in order, for that reason.
         ended = self.ending is not None and not (cause.refused and self._went_down_after(cause))
-        if cause.rank >= Rank.FRONT and self.alive > cause.line.number:
-            return False
         return not ended and self.last - cause.line.number <= _TAIL_LINES
 
     def _went_down_after(self, cause: Candidate) -> bool:

@@ -11,12 +11,12 @@ _DRAWN = r"[bcdfghjklmnpqrstvwxz2456789]"
 # What a log line of vLLM, SGLang or Python looks like where nothing stands before it.
 _CERTAIN = (
     rf"\([\w.:-]+(?: [\w=]+)? pid=\d+[,)]|(?:{LEVELS}) \d\d-\d\d \d\d:|\[\d{{4}}-\d\d-\d\d \d\d:|"
-    rf"  File \"|{OUTCRY}"
+    rf"\[rank\d{{1,6}}\]:|  File \"|{OUTCRY}"
 )
 _ZONED = rf"\d{{4}}-\d\d-\d\dT{CLOCK}(?:Z|[+-]\d\d:?\d\d)"
 
 PROCESS = re.compile(
-    r"\((?P<process>[\w.:<>-]+(?:\(\w*\))?)(?P<ranks>(?: (?:rank=|[A-Z]+)\d+)*) pid=(?P<pid>\d{1,10})"
+    r"\((?P<process>[\w.:<>-]{1,200}(?:\(\w*\))?)(?P<ranks>(?: (?:rank=|[A-Z]+)\d+)*) pid=(?P<pid>\d{1,10})"
     r"(?:, ip=[\w.:]+)?\) ?",
 )
 """vLLM wraps the standard streams of its processes: every line, logged or printed, names its process. Ray does too."""
@@ -41,7 +41,7 @@ PARENTHESIS_RULES = (
 
 BRACKET_ENVELOPES = (
     # vLLM's prefix as plugins and forks draw it: `[EngineCore_DP0][pid=77] ERROR …`.
-    Rule(Kind.ENVELOPE, re.compile(r"\[(?P<process>[A-Za-z_][\w.:-]*)\]\[pid=(?P<pid>\d{1,10})\] ?"), "][pid="),
+    Rule(Kind.ENVELOPE, re.compile(r"\[(?P<process>[A-Za-z_][\w.:-]{0,200})\]\[pid=(?P<pid>\d{1,10})\] ?"), "][pid="),
     # torch, from its exception hook (`[rank0]: text`) and from C++ (`[rank0]:[E1130 … a.cpp:6] text`).
     Rule(Kind.ENVELOPE, re.compile(r"\[(?P<process>rank(?P<rank>\d{1,6}))\]: ?"), "[rank"),
     # torchrun --tee: role and local rank, without a blank.

@@ -90,7 +90,7 @@ _RULES: tuple[_Rule, ...] = (
     # right grow with each release.
     (re.compile(r",? ?input_value=.*"), ""),
     (re.compile(r"(?<=out of memory)\. Tried to allocate .*"), ""),
-    (re.compile(r"(?:\b(?:choose|chose) from\b|\b[Mm]ust be one of\b|\b(?:Supported|Available) [\w ]+:).*"), ""),
+    (re.compile(r"(?:\b(?:choose|chose) from\b|\b[Mm]ust be one of\b|\b(?:Supported|Available) [\w ]{1,80}:).*"), ""),
     (re.compile(r"\bThe available \w+ .*"), ""),
     # Numbers that are names: HTTP's statuses, errno, exit statuses, signals, codes of CUDA, NCCL and the driver.
     (re.compile(r"(?i)\b(?:status|HTTP(?:/\d(?:\.\d)?)?|error)(?: code)?[ :=(]{1,3}-?\d{1,3}\b(?!\.?\d)"), _sheltered),

@@ -91,9 +91,12 @@ class Head:
             said: the groups that its pattern captured.
         """
         if rule.kind is not Kind.ENVELOPE:
+            inside = rule.kind is Kind.HEAD and self.relayed
             self.record = True
             self.relayed = rule.kind is Kind.RELAY
-            self.source = said.get("source") or said.get("place")
+            self.source = said.get("source") or said.get("place") or (self.source if inside else None)
+            # An engine's own prefix without a level: who passes it on calls everything information.
+            self.level = None if inside else self.level
         if name := (said.get("process") or rule.process):
             self._named(name.strip(), said.get("pid"), said.get("ranks"))
         if (rank := said.get("rank")) is not None:

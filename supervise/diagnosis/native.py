@@ -35,7 +35,7 @@ _BY_LITERAL = {literal: [rule for rule in RULES if literal in rule.literals] for
 _WHAT = re.compile(r"\s*what\(\): +\S")
 _THREAD = re.compile(r"(?P<current>Current thread 0x)?.*\(most recent call first\):")
 _STACK = re.compile(r"\s*(?:@ +0x|PC: @|#\d+ |\d+ +\S+ +0x|frame #|\[[^\]]*\] (?:\*\*\*|\[ ?\d|Signal))")
-_BOX = re.compile(r"[│|] (?P<text>\S.*?) *[│|]$")
+_BOX = re.compile(r"[│|] (?P<text>\S(?:.*\S)?) *[│|]$")
 _CLICK = re.compile(r"(?:Error: \S|(?:\S+ ){0,4}\S+: error: \S)")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 _MIN = 3
 _TOKEN = re.compile(r"\\.|\{[\d,]*\}|.", re.DOTALL)
 _ESCAPED_TEXT = re.compile(r"[^\w]")
 
 
+@lru_cache(maxsize=1024)
 def required_literals(pattern: re.Pattern[str]) -> tuple[str, ...] | None:
     """Find substrings of which every match holds at least one: the longest seen in each alternative.
 

@@ -34,8 +34,11 @@ from supervise.model.diagnosis import Line
 
 # ECMA-48: control sequences (CSI), operating-system commands (OSC, ended by BEL or ST), and two-byte escapes.
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-# C0 but TAB, DEL, C1, the marks that reorder text on a terminal, and those that show nothing.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+# C0 but TAB, DEL, C1, the marks that reorder text on a terminal, those that show nothing, those that end a line, and
+# the half characters that a record in JSON can hold and no file can.
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb]"
+)
 # Colours that lost their escape on the way, or got it spelt out: by the journal, by `cat -v`, by a copy into a ticket.
 _PALE = re.compile(
     r"(?:\^\[|\\x1b|\\033|\\e|\\u001b|#033|\ufffd)\[[\d;]{0,12}m|\[(?:\d{1,3};)*\d{1,3}m(?!\])"
@@ -48,6 +51,8 @@ _REPEATED = re.compile(r" \[repeated \d+x across cluster\].{0,300}\Z")
 _LEVEL_LETTERS = "TDINSWEFCPV"
 _PIECES = 8
 _NESTED = 3
+# Characters of a name in a record; others are bounded by the line.
+_NAME = 200
 _QUIET = frozenset({"TRACE", "DEBUG", "INFO"})
 # What a dying engine says, also where the one that relays it calls all it relays information.
 _OUTCRY = re.compile(rf"\s|\Z|{OUTCRY}")
@@ -240,12 +245,12 @@ def _piece(text: str, at: int, rules: tuple[Rule, ...]) -> tuple[Rule, re.Match[
 
 
 def _of_record(raw: str, said: records.Said, number: int, head: Head, nested: int) -> Iterator[Line]:
-    head = replace(head, time=said.time or head.time)
+    head = replace(head, time=_clean(said.time[:_NAME]) if said.time else head.time)
     if said.logged:
-        head.level, head.source, head.record = level_of(said.level), said.source, True
+        head.level, head.source, head.record = level_of(said.level), _clean((said.source or "")[:_NAME]), True
     if said.process and said.pid is not None:
-        head.process, head.pid = said.process, said.pid
-        head.rank = rank_in(said.process)
+        head.process, head.pid = _clean(said.process[:_NAME]), said.pid
+        head.rank = rank_in(head.process)
     texts = _ENDS.split(said.text.rstrip("\r\n"))
     # What was logged as information stays so as a whole: its later lines may be what somebody sent.
     head.relayed = said.logged and _OUTCRY.match(texts[0]) is not None

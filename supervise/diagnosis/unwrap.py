@@ -45,14 +45,19 @@ def _edge(lines: Sequence[Line]) -> int | None:
     width = max(begun, default=0)
     if not _NARROWEST <= width <= _WIDEST or begun.count(width) < _FULL:
         return None
-    after = [_BEGINS.match(next_.raw) is None for line, next_ in pairwise(lines) if len(line.raw) == width]
+    after = [not _is_own(next_) for line, next_ in pairwise(lines) if len(line.raw) == width]
     return width if after.count(False) * _ENDED_THERE <= len(after) else None
+
+
+def _is_own(line: Line) -> bool:
+    """Whether it is no rest of the line before: SGLang's headlines are all as long, and frames follow them."""
+    return _BEGINS.match(line.raw) is not None or line.raw.startswith('  File "') or not line.raw.strip()
 
 
 def _joined(lines: Iterable[Line], width: int) -> Iterator[Line]:
     pieces: list[Line] = []
     for line in lines:
-        if pieces and (not _goes_on(pieces, width) or _BEGINS.match(line.raw)):
+        if pieces and (not _goes_on(pieces, width) or _is_own(line)):
             yield _whole(pieces)
             pieces = []
         pieces.append(line)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from supervise.attempts.log import Follower
+from supervise.attempts.log import pieces
 from supervise.diagnosis.engines import GENERIC
 from supervise.diagnosis.whole import UNKNOWN_END, Explained, Tried, explain
 from supervise.host.archives import NoLogError, Unpacked
@@ -90,7 +90,8 @@ def _complaint(error: Exception) -> str:
 def _pieces(file: str, notes: list[str]) -> Iterator[bytes]:
     """The text of a log; `notes` tell afterwards what is missing in it."""
     if file != _STDIN and os.path.exists(f"{file}.map"):
-        yield from _own_log(file)
+        # Its own supervise keeps it within a bound: its beginning is in an archive beside it.
+        yield from pieces(file)
         return
     if file == _STDIN:
         with _interruptible(notes):
@@ -131,17 +132,6 @@ def _unpacked(file: str | int, notes: list[str]) -> Iterator[bytes]:
         yield from unpacked
         if unpacked.note:
             notes.append(unpacked.note)
-
-
-def _own_log(path: str) -> Iterator[bytes]:
-    """A log that supervise keeps within a bound: its beginning is in an archive beside it."""
-    follower = Follower(path)
-    try:
-        yield from follower.archived()
-        while piece := follower.read():
-            yield piece
-    finally:
-        follower.close()
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------

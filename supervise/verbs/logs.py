@@ -8,7 +8,7 @@ import time
 from supervise.attempts.log import Follower
 from supervise.attempts.store import Attempt, Run
 from supervise.model.exits import Exit
-from supervise.verbs.select import choose, is_live, say
+from supervise.verbs.select import choose, is_live, kept
 
 _LOOK_EVERY_S = 0.2
 
@@ -27,14 +27,8 @@ def logs(name: str | None, number: int | None, *, follow: bool) -> int:
     run = choose(name, live_only=False)
     if run is None:
         return Exit.USAGE
-    attempt = run.attempt(number) if number is not None else run.latest()
-    if attempt is None or attempt.number not in run.numbers():
-        kept = run.numbers()
-        say(
-            f"supervise: run {run.name} has no attempt {number or ''}; kept: {kept[0]} to {kept[-1]}"
-            if kept
-            else f"supervise: run {run.name} has no attempt yet"
-        )
+    attempt = kept(run, run.attempt(number) if number is not None else run.latest(), number)
+    if attempt is None:
         return Exit.USAGE
     follower = Follower(attempt.log)
     try:

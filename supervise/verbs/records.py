@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
-from supervise.attempts.log import Follower
+from supervise.attempts.log import pieces
 from supervise.attempts.store import Attempt, Run
 from supervise.diagnosis.engines import GENERIC
 from supervise.diagnosis.whole import UNKNOWN_END, explain
@@ -58,7 +58,7 @@ def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str
     profile = profiles.get(text(record, "profile") or GENERIC, profiles[GENERIC])
     known = load_signatures(profile.signatures)
     try:
-        told = explain(_pieces(attempt.log), UNKNOWN_END, known, profiles, profile.name)
+        told = explain(pieces(attempt.log), UNKNOWN_END, known, profiles, profile.name)
     except OSError as error:
         notes.append(f"server.log: {error.strerror}")
         return None
@@ -67,16 +67,6 @@ def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str
     if not live:
         notes.append("the cause was told from the log alone: its supervise did not see the end")
     return told.diagnosis
-
-
-def _pieces(log: str) -> Iterator[bytes]:
-    follower = Follower(log)
-    try:
-        yield from follower.archived()
-        while piece := follower.read():
-            yield piece
-    finally:
-        follower.close()
 
 
 def moments(run: Run, number: int, notes: list[str]) -> list[tuple[float, str]]:

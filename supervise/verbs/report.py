@@ -9,7 +9,7 @@ from supervise.attempts.store import Attempt, Run
 from supervise.model.exits import Exit
 from supervise.report.postmortem import PostMortemPage
 from supervise.verbs.postmortem import post_mortem
-from supervise.verbs.select import choose, is_live, say, store
+from supervise.verbs.select import choose, is_live, kept, say, store
 
 
 def report(name: str | None, number: int | None, *, as_json: bool, markdown: bool) -> int:
@@ -31,14 +31,8 @@ def report(name: str | None, number: int | None, *, as_json: bool, markdown: boo
     if run is None:
         return Exit.USAGE
     running = run.latest() if is_live(run) else None
-    attempt = _over(run, running) if number is None else run.attempt(number)
-    if attempt is None or attempt.number not in run.numbers():
-        kept = run.numbers()
-        say(
-            f"supervise: run {run.name} has no attempt {number or ''}; kept: {kept[0]} to {kept[-1]}"
-            if kept
-            else f"supervise: run {run.name} has no attempt yet"
-        )
+    attempt = kept(run, _over(run, running) if number is None else run.attempt(number), number)
+    if attempt is None:
         return Exit.USAGE
     live = running is not None and running.number == attempt.number and attempt.read("outcome") is None
     what = post_mortem(run, attempt, live=live)

@@ -1,4 +1,4 @@
-"""Which run a verb means when none is named."""
+"""Which run a verb means when none is named, and whether it still has the attempt that is meant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Container
 
-from supervise.attempts.store import Run, Store, default_root
+from supervise.attempts.store import Attempt, Run, Store, default_root
 from supervise.host import procfs
 from supervise.model.process import Process
 from supervise.runner.holder import living
@@ -65,5 +65,24 @@ def choose(name: str | None, *, live_only: bool) -> Run | None:
         else "supervise: nothing runs"
         if live_only
         else "supervise: no run yet"
+    )
+    return None
+
+
+def kept(run: Run, attempt: Attempt | None, number: int | None) -> Attempt | None:
+    """An attempt if it is still kept; None, with a line that says which are, if it is not.
+
+    Args:
+        run: its run.
+        attempt: the attempt, None if there is none.
+        number: the one that was asked for by its number, if one was.
+    """
+    numbers = run.numbers()
+    if attempt is not None and attempt.number in numbers:
+        return attempt
+    say(
+        f"supervise: run {run.name} has no attempt {number or ''}; kept: {numbers[0]} to {numbers[-1]}"
+        if numbers
+        else f"supervise: run {run.name} has no attempt yet"
     )
     return None

@@ -35,7 +35,7 @@ def test_a_launch_without_options_needs_no_third_party(supervise: Supervise) -> 
     modules = imported(supervise, "true")
     assert {"supervise.runner", "supervise.group.handle"} <= modules
     assert modules & THIRD_PARTY == set()
-    assert modules & {"argparse", "http.client", "urllib.request", "supervise.demo", "supervise.cli.options"} == set()
+    assert modules & {"argparse", "http.client", "urllib.request", "supervise.demo", "supervise.cli.parser"} == set()
 
 
 def test_a_launch_with_options_needs_only_the_parser(supervise: Supervise) -> None:
