@@ -32,7 +32,7 @@ _MESSAGE_REACH = 200
 _HEADLINE_REACH = 1000
 _BARE_REACH = 50
 # Characters kept of a line that only leads to an exception: of each process many such lines are held.
-_KEPT = 2000
+_KEPT = 600
 
 
 @dataclass(slots=True)
@@ -229,6 +229,7 @@ class PythonBlocks:
             return Reading(Place.CAUSE, self._refine(_reading_as(line, text), kind, self.inner))
         if text[:1].isspace():
             self.inner.append(_shortened(line))
+            self.stage = stage_of(text, self.stage)
         return Reading(Place.MESSAGE, traceback)
 
     def _refine(self, cause: Line, kind: Kind, frames: Iterable[Line]) -> Traceback | None:
@@ -238,7 +239,8 @@ class PythonBlocks:
             return own
         of_first = kind is Kind.BUILD and first.cause is None and wraps_build(first.exception.text)
         known = first if of_first else own
-        told = replace(known, cause=cause, kind=kind, frames=tuple(frames) or known.frames)
+        stage = self.stage if known is own else known.stage
+        told = replace(known, cause=cause, kind=kind, frames=tuple(frames) or known.frames, stage=stage)
         self.first = told if known is first else first
         self.traceback = told if known is own else own
         return told

@@ -151,6 +151,22 @@ class Candidates:
         return [each for each in listed if each.ready and each.line.number >= death - _NEAR_LINES]
 
 
+def first_of(cause: Candidate | None, quote: Candidate | None) -> Candidate | None:
+    """Choose between what failed and a report that quotes it, such as that of a watchdog.
+
+    Args:
+        cause: the first cause as far as anybody printed it himself.
+        quote: the first report that quotes one.
+
+    Returns:
+        The cause, unless all that it says had been quoted before: native code that ends because of what it quotes, or
+        another process that met the same.
+    """
+    if cause is None or quote is None:
+        return cause or quote
+    return quote if quote.line.number < cause.line.number and _said_before(cause, quote) else cause
+
+
 def rank_of(line: Line, traceback: Traceback | None) -> Rank:
     """Say how far inside a line comes from.
 
@@ -163,13 +179,14 @@ def rank_of(line: Line, traceback: Traceback | None) -> Rank:
         streams: a line without prefix and traceback is taken for the innermost.
     """
     name = (traceback.process if traceback else None) or line.process
+    header = traceback.header.text if traceback and traceback.header else ""
     if name:
-        return _rank(name)
+        # Ray names the actor in which an engine runs, the headline the engine's process.
+        return min(_rank(name), _rank(header) if _HEADLINE.search(header) else Rank.MAIN)
     if traceback is None:
         return Rank.MAIN if line.record and not _is_native(line) else Rank.WORKER
     if traceback.kind is Kind.NATIVE:
         return Rank.WORKER
-    header = traceback.header.text if traceback.header else ""
     return _rank(header) if _HEADLINE.search(header) else Rank.MAIN
 
 
@@ -233,6 +250,14 @@ def _repeats(candidate: Candidate, other: Candidate) -> bool:
     said = candidate.line.text.strip().removeprefix("what():").strip()
     raised = other.traceback.kind is Kind.PYTHON and other.line.number < candidate.line.number
     return raised and len(said) >= _TELLING and said in other.line.text
+
+
+def _said_before(cause: Candidate, quote: Candidate) -> bool:
+    said = cause.line.text.strip()
+    if said.startswith("terminate called"):
+        return True
+    message = said.partition(": ")[2]
+    return cause.process != quote.process and len(message) >= _TELLING and message in quote.line.text
 
 
 def _first_told(chosen: Candidate, eligible: Iterable[Candidate]) -> Candidate:

@@ -90,6 +90,11 @@ RULES = (
     _usage((": error: ",), r"(?:python3? -m )?(?:vllm|sglang)(?:[ .][\w.]+){0,3}: error: \S"),
     _usage((".py: error: ",), r"(?:api_server|launch_server|__main__|run_batch)\.py: error: \S"),
     _usage((" Error ",), r"[╭+][─-]+ Error [─-]+[╮+]$", Then.BOX),
+    # hydra, which trainers are configured with
+    _usage(("Could not override '",), r"Could not override '[^']+'"),
+    _usage(("Error merging override ", "Error parsing override "), r"Error (?:merging|parsing) override \S"),
+    _usage(("Cannot find primary config",), r"Cannot find primary config '"),
+    _usage((": Could not find '",), r"In '[^']+': Could not find '"),
     # asyncio, for uvicorn
     _usage(("error while attempting to bind",), r"\[Errno \d+\] error while attempting to bind on address"),
     # shells and runtimes, of the program itself

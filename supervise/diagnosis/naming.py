@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from supervise.diagnosis.candidates import Candidate, Rank
+from supervise.diagnosis.causes import carries
 from supervise.diagnosis.fingerprint import fingerprint
 from supervise.diagnosis.frames import Owners, frames, is_frame
 from supervise.diagnosis.matching import Match
@@ -22,10 +23,13 @@ _DETERMINISTIC = frozenset(
         "ArgumentError", "AssertionError", "AttributeError", "ConfigAttributeError", "ConfigKeyError", "ImportError",
         "IndentationError", "IndexError",
         "JSONDecodeError", "KeyError", "LookupError", "ModuleNotFoundError", "NameError", "NotImplementedError",
-        "RecursionError", "SyntaxError", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "ValidationError",
+        "RecursionError", "SyntaxError", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "UsageError",
+        "ValidationError",
         "ValueError", "ZeroDivisionError",
     }
 )  # fmt: skip
+# Who gave up waiting may be luckier next time, whatever he raised.
+_WAITED = re.compile(r"(?i)\btim(?:ed? ?|e-)out\b")
 
 
 def named(cause: Candidate, end: End, echoes: Echoes, owners: Owners) -> Diagnosis:
@@ -84,7 +88,8 @@ def in_order(lines: list[Line]) -> tuple[Line, ...]:
 
 def _failure(cause: Candidate) -> FailureClass:
     if cause.match is None:
-        known = not _served(cause) and _exception(cause) in _DETERMINISTIC
+        known = not _served(cause) and _exception(cause) in _DETERMINISTIC and not _WAITED.search(cause.line.text)
+        known = known or cause.refused
         return FailureClass.DETERMINISTIC if known else FailureClass.UNKNOWN
     signature = cause.match.signature
     if _served(cause) and signature.at_run is not None:
@@ -105,8 +110,14 @@ def _stage(cause: Candidate) -> str | None:
 
 
 def _exception(cause: Candidate) -> str:
-    text = (cause.traceback.exception if cause.traceback else cause.line).text.strip()
+    text = (cause.line if cause.traceback is None or _is_carried(cause) else cause.traceback.exception).text.strip()
     return re.split(r"[:\s]", text, maxsplit=1)[0].rpartition(".")[2]
+
+
+def _is_carried(cause: Candidate) -> bool:
+    """Whether it was raised elsewhere: Ray brings a worker's exception to whoever waits for its result."""
+    report = cause.traceback
+    return report is not None and report.cause is cause.line and carries(report.exception.text.strip())
 
 
 def _rank(cause: Candidate) -> int | None:
@@ -130,7 +141,7 @@ def _phase(cause: Candidate, end: End) -> str | None:
     if own == "distributed" and cause.rank < Rank.FRONT and reached in ("config", "engine"):
         # vLLM prints no milestone between the engine and the weights.
         return own
-    return reached or own or end.phase or ("config" if cause.rank >= Rank.FRONT else None)
+    return reached or own or end.phase or ("config" if cause.rank >= Rank.FRONT and not _is_carried(cause) else None)
 
 
 def _reached(cause: Candidate) -> str | None:

@@ -11,6 +11,9 @@ from supervise.model.diagnosis import Line
 
 # Lines by which it is judged whether the log is broken, and how many of them must reach the edge.
 _HEAD = 1000
+# Characters that are held until then: less than what a reader delivers whole (scanner.PLAIN), so that nobody decides
+# what to pass over by a report that is not fed yet.
+_HELD = 128 * 1024
 _FULL = 4
 _NARROWEST, _WIDEST = 60, 300
 # A line goes on over so many lines at most: the engine's configuration takes some 4000 columns.
@@ -34,9 +37,21 @@ def unwrapped(lines: Iterable[Line]) -> Iterator[Line]:
         are the same.
     """
     lines = iter(lines)
-    head = list(islice(lines, _HEAD))
+    head = list(_head(lines))
     width = _edge(head)
-    yield from chain(head, lines) if width is None else _joined(chain(head, lines), width)
+    everything = chain(iter(head), lines)
+    # The iterator lets go of it when it has been read.
+    del head
+    yield from everything if width is None else _joined(everything, width)
+
+
+def _head(lines: Iterator[Line]) -> Iterator[Line]:
+    held = 0
+    for line in islice(lines, _HEAD):
+        yield line
+        held += len(line.raw)
+        if held >= _HELD:
+            break
 
 
 def _edge(lines: Sequence[Line]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from supervise.diagnosis.candidates import Candidate, Candidates, rank_of
+from supervise.diagnosis.candidates import Candidate, Candidates, first_of, rank_of
 from supervise.diagnosis.course import Course
 from supervise.diagnosis.facts import Facts
 from supervise.diagnosis.frames import Owners
@@ -262,7 +262,7 @@ class Diagnoser:
 
     def _best(self, ready: bool) -> Candidate | None:
         death = self._course.last if self._course.death is None else self._course.death
-        return self._causes.best(ready=ready, death=death) or self._quotes.best(ready=ready, death=death)
+        return first_of(self._causes.best(ready=ready, death=death), self._quotes.best(ready=ready, death=death))
 
     def _fatal(self, line: Line) -> Fatal:
         self._said = True

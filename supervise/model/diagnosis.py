@@ -113,8 +113,8 @@ class Signature:
     `literals` are cheap substrings of which at least one is in every matching line; `pattern` is searched in a line's
     text. `fatal` is True if a server cannot go on after it. `phase` is the phase that the failure belongs to, None for
     any. `at_run` is the class of the same failure in a server that had been ready, None where it is the same. `meaning`
-    and `advice` may use named groups of the pattern as {name}. `constraint` says when the advice must not be followed, or what
-    it costs; None if it costs nothing. `match` and `nomatch` are lines as they stand in a log.
+    and `advice` may use named groups of the pattern as {name}. `constraint` says when the advice must not be
+    followed, or what it costs; None if it costs nothing. `match` and `nomatch` are lines as they stand in a log.
     """
 
     id: str

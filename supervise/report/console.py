@@ -118,9 +118,10 @@ class Console:
         where = url(need)
         self.line("ready", f"in {duration(seconds)}{f' ({told})' if told else ''}{f'   {where}' if where else ''}")
 
-    def fatal(self, text: str, linger_s: float) -> None:
-        """The log says that it cannot go on."""
+    def fatal(self, text: str, meaning: str, linger_s: float) -> None:
+        """The log says that it cannot go on, and why."""
         self.line("fatal", text)
+        self.note(meaning)
         self.note(f"it has {duration(linger_s)} to end by itself, then the group is ended")
 
     # --- the end ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from supervise.slate.serialise import to_json
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
+    from supervise.model.diagnosis import Fatal
     from supervise.model.litter import FileId
     from supervise.model.process import ProcessId
     from supervise.model.slate import SlateResult
@@ -38,8 +39,8 @@ class Journal:
         self._run, self._console, self._keeper, self._guard = run, console, keeper, guard
         self._failed = False
 
-    def publish(self, state: State, phase: str | None, **more: object) -> None:
-        """The live state, in run.json, with more of it where there is more to say."""
+    def publish(self, state: State, phase: str | None, fatal: Fatal | None = None, **more: object) -> None:
+        """The live state, in run.json, with the cause once it is known, and more where there is more to say."""
         opened = self.opened
         self.write(
             self._run.write_state,
@@ -49,15 +50,16 @@ class Journal:
                 "attempt": opened.attempt.number if opened else None,
                 "phase": phase,
                 "tiers": list(self.tiers.held),
+                **_cause(fatal),
                 **more,
                 **identities(procfs.self_id(), self._guard, self._keeper, opened.leader if opened else None),
             },
         )
 
-    def append(self, state: State, **more: object) -> None:
+    def append(self, state: State, fatal: Fatal | None = None, **more: object) -> None:
         """The history, in events.jsonl."""
         number = self.opened.attempt.number if self.opened else None
-        self._run.append_event({"state": name_of(state), "attempt": number, **more})
+        self._run.append_event({"state": name_of(state), "attempt": number, **_cause(fatal), **more})
 
     def record(self) -> None:
         """The attempt, in attempt.json."""
@@ -108,6 +110,15 @@ class Journal:
             if not self._failed:
                 self._console.error(f"{self._run.path}: {error.strerror}; the server is not affected, its records are")
             self._failed = True
+
+
+def _cause(fatal: Fatal | None) -> dict[str, object]:
+    """What a living server's log has said, as far as it is known then; outcome.json has the last word."""
+    if fatal is None:
+        return {}
+    line = fatal.line
+    cause = {"text": fatal.text, "line": line.number, "process": line.process, "rank": line.rank}
+    return {"cause": {**cause, "signature": fatal.signature, "meaning": fatal.meaning}}
 
 
 def name_of(state: State) -> str:

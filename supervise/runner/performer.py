@@ -113,8 +113,8 @@ class Performer:
 
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
-        self.journal.publish(state, self._startup.phase)
-        self.journal.append(state)
+        self.journal.publish(state, self._startup.phase, self._startup.fatal)
+        self.journal.append(state, self._startup.fatal)
         begins = self._reason is None
         if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
             if begins:
@@ -217,7 +217,7 @@ class Performer:
         if self.opened is None:
             return
         self.journal.launched(leader)
-        self.journal.publish(self._loop.state, self._startup.phase)
+        self.journal.publish(self._loop.state, self._startup.phase, self._startup.fatal)
         self.passing.launched()
         self._startup.follow(self.opened.attempt)
         self._tasks.start(self._startup.watch())

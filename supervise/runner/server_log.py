@@ -11,7 +11,7 @@ from supervise.diagnosis.frames import Owners
 from supervise.diagnosis.progress import ProgressTracker
 from supervise.diagnosis.scanner import Scanner, SparseReader
 from supervise.diagnosis.verdict import Diagnoser
-from supervise.model.diagnosis import Diagnosis, End, Line, Progress, SignatureSet
+from supervise.model.diagnosis import Diagnosis, End, Fatal, Line, Progress, SignatureSet
 from supervise.model.profile import Profile
 from supervise.profiles.errors import ProfileError
 from supervise.profiles.signatures import load_signatures
@@ -50,7 +50,7 @@ class ServerLog:
         *,
         on_progress: Callable[[bool], None],
         on_ready_line: Callable[[], None],
-        on_fatal: Callable[[str], None],
+        on_fatal: Callable[[Fatal], None],
     ) -> None:
         self.progress: Progress | None = None
         self._began = {_START: clock()}
@@ -95,7 +95,7 @@ class ServerLog:
             return
         if (fatal := self._diagnoser.feed(line)) and not self._fatal_said:
             self._fatal_said = True
-            self._on_fatal(fatal.text)
+            self._on_fatal(fatal)
         if self._ready_said:
             return
         if progress := self._tracker.feed(line):

@@ -10,6 +10,7 @@ from supervise.runner.readiness import Readiness
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Attempt
+    from supervise.model.diagnosis import Fatal
     from supervise.report.console import Console
     from supervise.runner.containment import Containment
     from supervise.runner.journal import Journal
@@ -33,6 +34,7 @@ class Startup:
     Attributes:
         log: the server's, once it has begun.
         impostor: who answers on its port instead of it, as people read it.
+        fatal: what its log said when it said that it cannot go on, None while it has not.
         ready_s: seconds from the launch until it was ready, None if it never was.
     """
 
@@ -41,6 +43,7 @@ class Startup:
     ) -> None:
         self.log: ServerLog | None = None
         self.impostor: str | None = None
+        self.fatal: Fatal | None = None
         self.ready_s: float | None = None
         self._loop, self._plan, self._group = loop, plan, group
         self._journal, self._console, self._world = journal, console, world
@@ -127,10 +130,11 @@ class Startup:
         self._console.progress(self.log.progress, self._world.clock() - self._launched_at, new=new_phase)
         if new_phase:
             self._group.note()
-            self._journal.publish(self._loop.state, self.phase)
+            self._journal.publish(self._loop.state, self.phase, self.fatal)
 
-    def _on_fatal(self, text: str) -> None:
+    def _on_fatal(self, fatal: Fatal) -> None:
         """Only a server that runs can be fatally wounded: after our own stop, crash-looking lines are no crash."""
         if isinstance(self._loop.state, life.Starting | life.Ready) and not self._loop.state.fatal:
-            self._console.fatal(text, self._plan.profile.linger_s)
+            self.fatal = fatal
+            self._console.fatal(fatal.text, fatal.meaning, self._plan.profile.linger_s)
             self._loop.post(life.FatalSeen())

@@ -51,7 +51,7 @@ def _describe(run: Run) -> dict[str, Any]:
     members = living_below(keeper.pid) if keeper else left_alone(run)
     attempt = run.latest()
     outcome = (attempt.read("outcome") if attempt else None) or {}
-    failed = outcome if not (supervisor or keeper) else _waiting(state, supervisor)
+    failed = outcome if not (supervisor or keeper) else state if supervisor else {}
     return {
         "run": run.name,
         "live": supervisor is not None or keeper is not None,
@@ -77,11 +77,6 @@ def _state(state: dict[str, Any], supervisor: ProcessId) -> str | None:
     """What its supervise has written; one that is stopped (Ctrl-Z) could not."""
     process = procfs.read(supervisor.pid, cmdline=False, environ=False)
     return "suspended" if process is not None and process.state == "T" else state.get("state")
-
-
-def _waiting(state: dict[str, Any], supervisor: ProcessId | None) -> dict[str, Any]:
-    """What it has written about the attempt that failed and the one to come, while it waits for that."""
-    return state if supervisor and state.get("state") == "waiting" else {}
 
 
 def _rss(pid: int) -> int:
@@ -112,6 +107,7 @@ def _line(run: dict[str, Any]) -> str:
         since = f"for {duration(run['uptime_s'])}, " if run["uptime_s"] is not None else ""
         told = f"{phase} {since}{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"
         told += f", held by {' + '.join(run['tiers'])}" if run["tiers"] else ""
+        told += f", dying: {run['cause']}" if run["cause"] else ""
     else:
         told = _told(run)
     return f"{head}{told}  {home(run['log']) if run['log'] else ''}"
