@@ -229,7 +229,16 @@ def _better(known: Candidate, new: Candidate) -> Candidate:
         and _is_same(known.traceback, new.traceback)
     ):
         return replace(new, match=new.match or known.match, headed=headed)
-    return replace(new, headed=headed) if known.match is None and new.match is not None else _staged(known, new)
+    if known.match is None and new.match is not None:
+        return replace(new, headed=headed)
+    return _staged(_understood(known, new), new)
+
+
+def _understood(known: Candidate, new: Candidate) -> Candidate:
+    """What fails anywhere, such as a name that does not resolve, means what the one says who wanted it."""
+    if known.match is None or known.match.signature.phase is not None:
+        return known
+    return replace(known, match=new.match) if new.match and new.match.signature.phase is not None else known
 
 
 def _staged(known: Candidate, new: Candidate) -> Candidate:
@@ -241,7 +250,7 @@ def _staged(known: Candidate, new: Candidate) -> Candidate:
 
 def _without_echoes(eligible: list[Candidate]) -> list[Candidate]:
     """Leave out native code that dies of what Python had raised before: it repeats the message after `what():`."""
-    return [each for each in eligible if not any(_repeats(each, other) for other in eligible)]
+    return [each for each in eligible if not any(_repeats(each, other) or _ends(each, other) for other in eligible)]
 
 
 def _repeats(candidate: Candidate, other: Candidate) -> bool:
@@ -250,6 +259,14 @@ def _repeats(candidate: Candidate, other: Candidate) -> bool:
     said = candidate.line.text.strip().removeprefix("what():").strip()
     raised = other.traceback.kind is Kind.PYTHON and other.line.number < candidate.line.number
     return raised and len(said) >= _TELLING and said in other.line.text
+
+
+def _ends(candidate: Candidate, other: Candidate) -> bool:
+    """Whether native code crashes, of a process that nobody names, after an engine had said what it dies of."""
+    report = candidate.traceback
+    if report is None or report.kind is not Kind.NATIVE or candidate.process is not None:
+        return False
+    return other.headed and other.rank.is_engine and other.line.number < candidate.line.number
 
 
 def _said_before(cause: Candidate, quote: Candidate) -> bool:

@@ -63,7 +63,7 @@ class Course:
             exception left at the very end.
         """
         if self.death is not None:
-            return True
+            return cause is not None or not self._was_ending
         if cause is None or not cause.strong:
             return False
         if cause.rank >= Rank.FRONT and self.alive > cause.line.number:
@@ -77,6 +77,24 @@ class Course:
         # uvicorn that cannot listen on its port ends in order, for that reason.
         ended = self.ending is not None and not (cause.refused and self._went_down_after(cause))
         return not ended and self.last - cause.line.number <= _TAIL_LINES
+
+    @property
+    def _was_ending(self) -> bool:
+        """Whether a server that was up ended in order when something in it died: that was its own doing."""
+        marks = (self.up, self.ending, self.death)
+        return all(marks) and sorted(filter(None, marks)) == list(marks)
+
+    def in_words(self, *, ready: bool) -> str:
+        """What became of a server that did not fail.
+
+        Args:
+            ready: whether it had been up.
+        """
+        if self.stopped:
+            return "Somebody asked the server to end, and it ended."
+        if self.ending is not None:
+            return "The server ended in order."
+        return "Nothing in the log says that the server failed." + ("" if ready else " It was not ready yet.")
 
     def _went_down_after(self, cause: Candidate) -> bool:
         return not self.stopped and self.ending is not None and 0 <= self.ending - cause.line.number <= _WAKE_LINES

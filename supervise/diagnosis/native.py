@@ -10,6 +10,7 @@ from supervise.diagnosis.frames import is_frame
 from supervise.diagnosis.last_words import RULES, WATCHDOG, WATCHDOG_SOURCE, Rule, Then
 from supervise.diagnosis.matching import group_by_gate
 from supervise.diagnosis.readings import BODY, Place, Reading
+from supervise.diagnosis.stages import stage_around
 from supervise.model.diagnosis import Kind, Line, Traceback
 
 _FRAMES = 12
@@ -134,7 +135,8 @@ class Reports:
         report = self._report
         if report is not None:
             added = (frame,) if frame and len(report.frames) < _FRAMES else ()
-            report = replace(report, cause=cause or report.cause, frames=(*report.frames, *added))
+            stage = stage_around(frame.text, report.stage) if frame else report.stage
+            report = replace(report, cause=cause or report.cause, frames=(*report.frames, *added), stage=stage)
             self._report = report
         return Reading(place, report)
 

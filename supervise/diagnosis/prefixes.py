@@ -51,6 +51,8 @@ _REPEATED = re.compile(r" \[repeated \d+x across cluster\].{0,300}\Z")
 _LEVEL_LETTERS = "TDINSWEFCPV"
 _PIECES = 8
 _NESTED = 3
+# Characters of a whole record that each of its lines keeps, as many as of any other line.
+_SHOWN = 16 * 1024
 # Characters of a name in a record; others are bounded by the line.
 _NAME = 200
 _QUIET = frozenset({"TRACE", "DEBUG", "INFO"})
@@ -101,7 +103,7 @@ def parse_all(raw: str, number: int) -> tuple[Line, ...]:
         return (parse(raw, number),)
     raw = _clean(raw)
     common = _common(raw, number)
-    return (common,) if common else tuple(_unwrapped(raw, raw, number, Head(), 0))
+    return (common,) if common else tuple(_unwrapped(raw[:_SHOWN], raw, number, Head(), 0))
 
 
 def _clean(raw: str) -> str:
@@ -109,6 +111,8 @@ def _clean(raw: str) -> str:
         raw = _CONTROL.sub("", _ANSI.sub("", raw)).replace("\xa0", " ")
     if "0m" in raw:
         raw = _PALE.sub("", raw)
+    if raw.endswith("^M"):
+        raw = raw[:-2]
     # A pager pads what it shows of a journal.
     return raw.rstrip(" ") if raw.endswith("  ") else raw
 

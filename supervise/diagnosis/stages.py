@@ -45,6 +45,21 @@ _PHASES = {name: phase for phase, names in _STAGES.items() for name in names.spl
 _BATCHES = frozenset({"execute_model", "start_worker_execution_loop", "_run_engine"})
 
 
+def stage_around(text: str, inside: str | None = None) -> str | None:
+    """Read a phase from a frame of a stack that is printed innermost first.
+
+    Args:
+        text: a line of the stack.
+        inside: the phase that the frames inside of it told.
+
+    Returns:
+        What `stage_of` would, had it read the stack from its other end.
+    """
+    found = _FUNCTION.match(text)
+    phase = _PHASES.get(found["name"]) if found else None
+    return phase if phase == "run" else inside or phase
+
+
 def stage_of(text: str, before: str | None = None) -> str | None:
     """Read a phase from a frame.
 

@@ -113,7 +113,7 @@ class Diagnoser:
         ready = self._ready and not self._never_served()
         chosen = self._best(ready)
         if not end.known and not self._course.failed(chosen, ready=ready):
-            return _sound(self._course_in_words(), end)
+            return _sound(self._course.in_words(ready=self._ready), end)
         if chosen is not None:
             return named(chosen, end, self._echoes, self._owners)
         if self._course.stopped and end.code in _ORDERLY:
@@ -124,13 +124,6 @@ class Diagnoser:
         """Whether what kept it from serving came before it said that it is ready."""
         early = self._best(ready=False) if self._course.stillborn else None
         return early is not None and early.certain and not early.ready
-
-    def _course_in_words(self) -> str:
-        if self._course.stopped:
-            return "Somebody asked the server to end, and it ended."
-        if self._course.ending is not None:
-            return "The server ended in order."
-        return "Nothing in the log says that the server failed." + ("" if self._ready else " It was not ready yet.")
 
     @property
     def open(self) -> bool:

@@ -328,7 +328,7 @@ def test_different_failures_of_the_corpus_differ() -> None:
         diagnosis = case.told.diagnosis
         if diagnosis.fingerprint is None:
             continue
-        words = (diagnosis.signature, essence(diagnosis.text or ""))
+        words = (diagnosis.signature, essence(diagnosis.text or "").replace("torch.cuda.", "torch."))
         assert seen.setdefault(diagnosis.fingerprint, words) == words, case.name
     assert len(seen) >= 20
 
