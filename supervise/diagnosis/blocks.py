@@ -109,7 +109,7 @@ class PythonBlocks:
             return self._in_body(line)
         if self.place is Place.MESSAGE:
             return self._in_message(line)
-        if styles.opens_headless(text) and not self._shows_stack(line):
+        if _opens_headless(line) and not self._shows_stack(line):
             self._open(line, Opening(Style.HEADLESS))
             return self._frame(line)
         return self._between(line)
@@ -252,6 +252,11 @@ def _reading_as(line: Line, text: str) -> Line:
 
 def _shortened(line: Line) -> Line:
     return line if len(line.raw) <= _KEPT else replace(line, raw=line.raw[:_KEPT], text=line.text[:_KEPT])
+
+
+def _opens_headless(line: Line) -> bool:
+    """Whether a report goes on whose head is missing. Without indentation only an engine's own record is believed."""
+    return styles.opens_headless(line.text) or (line.level == "ERROR" and styles.is_flat_frame(line.text))
 
 
 def _is_headline(text: str) -> bool:

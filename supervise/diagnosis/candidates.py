@@ -37,12 +37,12 @@ class Rank(IntEnum):
 _RANKS = (
     (
         Rank.WORKER,
-        re.compile(r"(?:Vllm|Ray)?Worker|(?:rank|gpu=)\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker|Exception in |kernel$"),
+        re.compile(r"(?:Vllm|Ray)?Worker|(?:rank|gpu=)\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker|Exception in |kernel$|raylet$"),
     ),
     (Rank.ENGINE, re.compile(r"(?:DP)?EngineCore|MQLLMEngine|Scheduler|scheduler")),
     (
         Rank.HELPER,
-        re.compile(r"DPCoordinator|VLLM_DP_Coordinator|Detokenizer|DataParallelController|\w*Process-\d|raylet|pid$"),
+        re.compile(r"DPCoordinator|VLLM_DP_Coordinator|Detokenizer|DataParallelController|\w*Process-\d|pid$"),
     ),
     (Rank.FRONT, re.compile(r"A[Pp][Ii]Server|TokenizerManager|MultiTokenizerRouter")),
 )
@@ -142,7 +142,7 @@ class Candidates:
         """
         eligible = _without_echoes(list(self._eligible(ready, death)))
         innermost = min(eligible, key=_precedence, default=None)
-        return innermost and _first_told(innermost, eligible)
+        return innermost and _first_told(_first_raised(innermost, eligible), eligible)
 
     def _eligible(self, ready: bool, death: int) -> Iterable[Candidate]:
         listed = [each for kept in self._by_rank.values() for each in kept]
@@ -275,6 +275,14 @@ def _said_before(cause: Candidate, quote: Candidate) -> bool:
         return True
     message = said.partition(": ")[2]
     return cause.process != quote.process and len(message) >= _TELLING and message in quote.line.text
+
+
+def _first_raised(chosen: Candidate, eligible: Iterable[Candidate]) -> Candidate:
+    """Where the same was raised before, though its headline is missing: the log was cut there."""
+    said = chosen.line.text.strip()
+    raised = [each for each in eligible if each.strong and each.rank == chosen.rank and each.line.text.strip() == said]
+    first = min(raised, key=lambda each: each.line.number, default=chosen)
+    return replace(first, match=first.match or chosen.match, headed=first.headed or chosen.headed)
 
 
 def _first_told(chosen: Candidate, eligible: Iterable[Candidate]) -> Candidate:

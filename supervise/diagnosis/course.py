@@ -81,8 +81,9 @@ class Course:
     @property
     def _was_ending(self) -> bool:
         """Whether a server that was up ended in order when something in it died: that was its own doing."""
-        marks = (self.up, self.ending, self.death)
-        return all(marks) and sorted(filter(None, marks)) == list(marks)
+        if self.up is None or self.ending is None or self.death is None:
+            return False
+        return self.up < self.ending < self.death
 
     def in_words(self, *, ready: bool) -> str:
         """What became of a server that did not fail.

@@ -13,6 +13,11 @@ _CERTAIN = (
     rf"\([\w.:-]+(?: [\w=]+)? pid=\d+[,)]|(?:{LEVELS}) \d\d-\d\d \d\d:|\[\d{{4}}-\d\d-\d\d \d\d:|"
     rf"\[rank\d{{1,6}}\]:|  File \"|{OUTCRY}"
 )
+# What native code says where nothing stands before it.
+_NATIVE = (
+    r"Fatal Python error: |Memory access fault by GPU|terminate called |Illegal instruction|Segmentation fault|"
+    r"[\w./-]+\.(?:cu|cuh|cpp|cc|h):\d+: "
+)
 _ZONED = rf"\d{{4}}-\d\d-\d\dT{CLOCK}(?:Z|[+-]\d\d:?\d\d)"
 
 PROCESS = re.compile(
@@ -81,11 +86,15 @@ MOMENT_ENVELOPES = (
 )
 """Those that begin with a moment and say more than it."""
 
+NUMBERED = Rule(Kind.ENVELOPE, re.compile(r" {0,6}\d{1,7}\t"), "\t")
+"""`cat -n`, and who copies from a pager that numbers lines."""
+
 BARE_MOMENTS = (
+    NUMBERED,
     # kubectl logs --timestamps, docker logs -t; then whoever else writes nothing but the time.
     Rule(Kind.ENVELOPE, re.compile(rf"(?P<time>{MOMENT}):?(?:[ \t]|$)")),
     # srun --label: a number and a colon begin many a line, so only before what is certain.
-    Rule(Kind.ENVELOPE, re.compile(rf"(?P<rank>\d{{1,5}}): (?=  |(?:{LEVELS}): |{_CERTAIN})"), ": "),
+    Rule(Kind.ENVELOPE, re.compile(rf"(?P<rank>\d{{1,5}}): (?=  |(?:{LEVELS}): |{_CERTAIN}|{_NATIVE})"), ": "),
 )
 """A moment or a number and nothing more, tried last."""
 
@@ -99,6 +108,8 @@ WORD_ENVELOPES = (
         ),
         ":",
     ),
+    # gh run view --log: the job, the step, the moment.
+    Rule(Kind.ENVELOPE, re.compile(rf"[^\t]{{1,100}}\t[^\t]{{1,100}}\t(?P<time>{_ZONED})(?: |$)"), "\t"),
     # docker compose aligns with blanks; a lone service whose name is as long as the column has but one.
     Rule(Kind.ENVELOPE, re.compile(r"[\w.-]+(?: {2,}|(?<=[_-]\d) |(?<=[_-]\d\d) )\|(?: |$)"), " |"),
     # unsloth passes on a server that it starts, line by line.

@@ -12,6 +12,7 @@ from supervise.diagnosis.envelopes import (
     BRACKET_ENVELOPES,
     INSIDE,
     MOMENT_ENVELOPES,
+    NUMBERED,
     OWN,
     PARENTHESIS_RULES,
     PROCESS,
@@ -68,7 +69,8 @@ def _table() -> dict[str, tuple[Rule, ...]]:
     table |= dict.fromkeys(_LEVEL_LETTERS, LEVEL_RULES + word)
     # Pods and hosts may begin with a digit.
     table |= dict.fromkeys("0123456789", MOMENT_ENVELOPES + MOMENT_RULES + BARE_MOMENTS + word)
-    return table | {"[": RELAY_ENVELOPES + BRACKET_RULES + BRACKET_ENVELOPES, "(": PARENTHESIS_RULES, ">": QUOTES}
+    table |= {" ": (NUMBERED,), "(": PARENTHESIS_RULES, ">": QUOTES}
+    return table | {"[": RELAY_ENVELOPES + BRACKET_RULES + BRACKET_ENVELOPES}
 
 
 _RULES = _table()
@@ -111,8 +113,7 @@ def _clean(raw: str) -> str:
         raw = _CONTROL.sub("", _ANSI.sub("", raw)).replace("\xa0", " ")
     if "0m" in raw:
         raw = _PALE.sub("", raw)
-    if raw.endswith("^M"):
-        raw = raw[:-2]
+    raw = raw.removesuffix("^M")
     # A pager pads what it shows of a journal.
     return raw.rstrip(" ") if raw.endswith("  ") else raw
 
@@ -129,7 +130,7 @@ def _common(raw: str, number: int) -> Line | None:
         case "[":
             return _of_sglang(raw, number)
         case "" | " ":
-            return None if _may_hold_another(raw) else Line(number, raw, raw)
+            return None if "\t" in raw[:8] or _may_hold_another(raw) else Line(number, raw, raw)
         case "{":
             return None
     if first in _LEVEL_LETTERS and (line := _of_level(raw, number, 0, None, None, None)):

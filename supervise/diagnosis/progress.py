@@ -10,6 +10,8 @@ from supervise.model.diagnosis import Line, Progress
 from supervise.model.profile import PhaseRule, ReadyRule
 
 _BARS = 64
+# Characters of a line that may draw a bar: what is longer is no bar, and bars cost the most of all searches.
+_DRAWN = 1000
 
 _Owner = tuple[str | None, int | None]
 
@@ -75,7 +77,7 @@ class ProgressTracker:
         return None
 
     def _of_bar(self, line: Line) -> Progress | None:
-        found = next((match for pattern in self._percents if (match := pattern.search(line.text))), None)
+        found = next((match for pattern in self._percents if (match := pattern.search(line.text, 0, _DRAWN))), None)
         if found is None:
             return None
         name = found["desc"].partition("(")[0].strip()

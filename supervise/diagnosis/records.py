@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_TEXTS = ("message", "msg", "log", "event", "textPayload", "short_message", "MESSAGE")
+_TEXTS = ("message", "msg", "log", "event", "textPayload", "short_message", "MESSAGE", "line")
+# Docker's and Loki's: a line as somebody printed it.
+_CARRIED = ("log", "line")
 _TRACES = ("exc_info", "exception", "traceback", "exc_text", "stack_trace", "error.stack_trace", "stack")
 _LEVELS = ("levelname", "level", "severity", "log.level", "lvl", "level_name")
 _TIMES = ("timestamp", "asctime", "time", "@timestamp", "ts", "datetime", "date", "__REALTIME_TIMESTAMP")
@@ -54,7 +56,7 @@ def read(body: str) -> Said | None:
     level, time = _first(fields, _LEVELS), _first(fields, _TIMES)
     if not key or not (level or time or "stream" in fields):
         return None
-    if key == "log":
+    if key in _CARRIED:
         return Said(text, logged=False, time=time)
     source = _source(fields)
     return Said(

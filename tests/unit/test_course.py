@@ -117,3 +117,45 @@ def test_a_time_before_every_line_is_not_sglangs() -> None:
     assert (line.text, line.process, line.source) == ("ValueError: x", "Worker_TP1", "engine.py:448")
     own = parse("[2025-04-06 07:00:00 TP1] (not a process) x", 1)
     assert (own.text, own.process) == ("(not a process) x", "TP1")
+
+
+ENDED = "INFO 07-04 08:30:00 [launcher.py:110] Shutting down FastAPI HTTP server."
+GONE = "ERROR 07-04 08:30:01 [multiproc_executor.py:135] Worker proc VllmWorker-0 died unexpectedly, shutting down."
+
+
+def test_a_worker_that_goes_while_its_server_ends_in_order_is_no_failure() -> None:
+    assert not told(UP, ANSWERED, ENDED, GONE).fatal
+
+
+def test_a_server_that_ends_because_a_worker_is_gone_failed() -> None:
+    assert told(UP, ANSWERED, GONE, ENDED).fatal
+
+
+def test_a_name_that_does_not_resolve_means_what_who_wanted_it_says() -> None:
+    first = ("Traceback (most recent call last):", '  File "/x/socket.py", line 9, in getaddrinfo')
+    name = "socket.gaierror: [Errno -2] Name or service not known"
+    then = (
+        "",
+        "The above exception was the direct cause of the following exception:",
+        "",
+        "Traceback (most recent call last):",
+        '  File "/x/hub.py", line 3, in cached_file',
+        "OSError: We couldn't connect to 'https://huggingface.co' to load the files",
+    )
+    hub, alone = told(*first, name, *then), told(*first, name)
+    assert (hub.line, hub.failure.value, hub.phase) == (3, "transient", "config")
+    assert (alone.line, alone.failure.value) == (3, "deterministic")
+
+
+def test_a_cut_off_report_is_the_first_of_two_that_say_the_same() -> None:
+    cut = told(*LOGGED[2:], *PRINTED, REASON)
+    assert cut.line == 2
+    other = told(*LOGGED[2:], *PRINTED, "ValueError: No room for the other thing.")
+    assert other.line == 6
+
+
+def test_a_report_that_lost_head_and_blanks_is_read_in_a_record_only() -> None:
+    flat = ('File "/x/vllm/v1/engine/core.py", line 506, in run_engine_core', "engine_core.run_busy_loop()", REASON)
+    died = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+    assert told(*(ENGINE + text for text in flat), ENGINE + died).line == 3
+    assert not told(UP, *flat, ANSWERED).fatal

@@ -1,4 +1,4 @@
-"""Damaged, hostile and shuffled logs: nothing raises, memory and effort stay bounded, order among processes is no matter.
+"""Damaged, hostile and shuffled logs: nothing raises, all is printable, and the order among processes is no matter.
 
 FUZZ_ROUNDS is how many damaged logs are tried; each is made from its number alone, so that a failure can be repeated.
 """
@@ -10,13 +10,10 @@ import json
 import os
 import random
 import re
-import time
-import tracemalloc
 import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import chain, count, islice
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -31,14 +28,14 @@ from supervise.diagnosis.lines import LineReader
 from supervise.diagnosis.scanner import Scanner, SparseReader
 from supervise.diagnosis.verdict import EVIDENCE, Diagnoser
 from supervise.diagnosis.whole import UNKNOWN_END, Explained, explain
-from supervise.model.diagnosis import Diagnosis, End, Line
+from supervise.model.diagnosis import Diagnosis, End
 from supervise.profiles.load import load_all
 from supervise.profiles.signatures import available_sets, load_signatures
 from supervise.report.page import Page
 from supervise.verbs.explain import as_data
 from tests.unit.test_corpus import CORPUS, end_of
 
-ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "40"))
+ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "30"))
 SEEDS = int(os.environ.get("FUZZ_SEEDS", "1"))
 PROFILES = load_all()
 SIGNATURES = load_signatures(available_sets())
@@ -174,7 +171,7 @@ def test_a_damaged_log_is_explained(tenth: int) -> None:
         check_live(data, random.Random(number))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(JUNK)), max_size=30), st.integers(0, 2**32))
 def test_any_bytes_are_explained(pieces: list[bytes], seed: int) -> None:
     data = b"".join(pieces)
@@ -185,7 +182,7 @@ def test_any_bytes_are_explained(pieces: list[bytes], seed: int) -> None:
 @pytest.mark.parametrize("bad", ["\\ud800", "\\udfff", "\\u2028", "\\u061c", "\\u001b[31m", "\\u0007", "\\u0000"])
 def test_what_only_json_can_spell_is_safe_to_print(bad: str) -> None:
     fields = ("message", "processName", "levelname", "name", "filename", "timestamp")
-    record = {field: f"ValueError: a{bad}b" for field in fields}
+    record = dict.fromkeys(fields, f"ValueError: a{bad}b")
     text = json.dumps(
         {**record, "process": 7, "exc_info": f'Traceback (most recent call last):\n  File "{bad}", line 1'}
     )
@@ -223,8 +220,8 @@ def owned(log: Path) -> list[tuple[bytes, object]]:
 def shuffled(lines: list[tuple[bytes, object]], rng: random.Random, late: float) -> bytes:
     """Let every line come late by so many lines at most.
 
-    Each process keeps its own order. A process begins after what was printed before it began, and what was printed after
-    its end comes after its end: what one process causes in another has its order.
+    Each process keeps its own order. A process begins after what was printed before it began, and what was printed
+    after its end comes after its end: what one process causes in another has its order.
     """
     last = {owner: index for index, (_, owner) in enumerate(lines)}
     when: dict[object, float] = {}
@@ -248,7 +245,7 @@ def verdict(told: Explained) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_order_among_processes_does_not_change_the_verdict(seed: int) -> None:
     changed = []
-    for log in of_several_processes()[seed if SEEDS == 1 else 0 :: 8 if SEEDS == 1 else 1]:
+    for log in of_several_processes()[seed if SEEDS == 1 else 0 :: 24 if SEEDS == 1 else 1]:
         end = end_of(json.loads(log.with_name("expect.json").read_text()))
         told = explained([shuffled(owned(log), random.Random(seed), 60)], end)
         if verdict(told) != verdict(explained([log.read_bytes()], end)):

@@ -1,18 +1,26 @@
-"""Hostile logs cost no more than others: what is held does not grow with a log, and effort grows with it, not faster."""
+"""Hostile logs cost no more than others: memory does not grow with a log, and effort grows with it, not faster.
+
+With FUZZ_ROUNDS set, as for test_fuzz, memory is watched for all of them.
+"""
 
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
 import pkgutil
 import re
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import pytest
 
 from supervise import diagnosis
+from supervise.diagnosis.lines import LineReader
 from supervise.diagnosis.whole import UNKNOWN_END, explain
 from supervise.profiles.load import load_all
 from supervise.profiles.signatures import available_sets, load_signatures
@@ -30,7 +38,7 @@ def stream(make: Callable[[int], bytes], size: int) -> Iterator[bytes]:
     done, number = 0, 0
     while done < size:
         chunk = b""
-        while len(chunk) < 16_384:
+        while len(chunk) < 8192:
             chunk, number = chunk + make(number), number + 1
         done += len(chunk)
         yield chunk
@@ -38,7 +46,7 @@ def stream(make: Callable[[int], bytes], size: int) -> Iterator[bytes]:
 
 SMILE = "\U0001f600".encode()
 OPENER = b"Traceback (most recent call last):\n"
-FRAME = b'  File "x.py", line 3, in f\n'
+FRAME = b'  File "' + b"x" * 300 + b'.py", line 3, in f\n'
 REPORT = OPENER + FRAME + b"ValueError: 1\n"
 QUOTED = (OPENER + FRAME * 9 + b"ValueError: 1").replace(b'"', b'\\"').replace(b"\n", b"\\n")
 
@@ -50,40 +58,44 @@ def process(number: int) -> bytes:
 HOSTILE: dict[str, Callable[[int], bytes]] = {
     "one line": lambda i: b"a" * 4096,
     "one record": lambda i: (b"" if i else b'{"message":"') + b"a" * 4096,
-    "carriage returns": lambda i: b"%d\r" % i * 400,
-    "garbage": lambda i: bytes(range(256)) * 16,
+    "carriage returns": lambda i: b"%d " % i * 60 + b"\r",
+    "garbage": lambda i: bytes(each for each in range(256) if each not in b"\r\n") * 16 + b"\r\n",
     "blanks": lambda i: b" " * 9000 + b"\n",
     "brackets": lambda i: b"([{" * 3000 + b"\n",
     "half a prefix": lambda i: b"(a pid=" * 1000 + b"\n",
     "colons": lambda i: b": " * 4000 + b"\n",
-    "processes": lambda i: process(i) + OPENER,
+    "processes": lambda i: process(i) + OPENER[:-1] + b"x" * 200 + b"\n",
     "long names": lambda i: b"(" + b"W" * 4000 + b"%d pid=%d) " % (i, i) + OPENER,
     "open reports": lambda i: process(i // 8) + (OPENER if i % 8 == 0 else b"  " + SMILE + b"x" * 16_000 + b"\n"),
     "reports": lambda i: OPENER + FRAME + b"ValueError: %d\n" % i,
-    "openers": lambda i: OPENER,
-    "chain": lambda i: REPORT + b"\nDuring handling of the above exception, another exception occurred:\n\n",
-    "echoes": lambda i: process(i % 8) + b"ERROR 11-30 05:00:00 [core.py:9] EngineCore encountered a fatal error.\n",
+    "openers": lambda i: OPENER[:-1] + b"x" * 200 + b"\n",
+    "chains": lambda i: REPORT + b"\nDuring handling of the above exception, another exception occurred:\n\n",
+    "echoes": lambda i: process(i % 8) + b"ERROR 11-30 05:00:00 [core.py:9] EngineCore encountered a fatal error. " + b"x" * 200 + b"\n",
     "crashes": lambda i: process(i) + b"Fatal Python error: Aborted\n" + process(i) + FRAME,
     "boxes": lambda i: "╭─ Error ─╮\n│ x{}y\n".format(" " * 8000).encode(),
     "records without end": lambda i: b'{"message":"' + SMILE + b"x" * 30_000 + b"\n",
     "records": lambda i: b'{"message":"%s","level":"ERROR","processName":"W","process":%d,"a":"%s"}\n'
     % (QUOTED, i, b"x" * 60_000),
-    "attempts": lambda i: b"Killed\nvLLM API server version 1\n" + OPENER + FRAME + b"ValueError: " + b"x" * 9000 + b"\n",
+    "attempts": lambda i: b"Killed\nvLLM API server version 1\n" + REPORT[:-2] + b"x" * 9000 + b"\n",
 }  # fmt: skip
+
+FEW_LINES = ("one record", "brackets", "long names", "open reports", "records without end", "records")
 
 # --- memory -----------------------------------------------------------------------------------------------------------
 
-SHORT, LONG = 150_000, 600_000
+SHORT, LONG = 160_000, 640_000
 # Of each process a few lines are held, shortened, and of some two hundred processes: what is held grows until then, but
 # by less than what is read.
-GROWS_AT_MOST = 0.5
+GROWS_AT_MOST = 1.0
+# Whatever allocates is slow while allocations are watched: few long lines always, the rest in long runs.
+WATCHED = [name for name in HOSTILE if name in FEW_LINES or "FUZZ_ROUNDS" in os.environ]
 
 
 def peak(work: Callable[[Iterable[bytes]], object], make: Callable[[int], bytes], size: int) -> int:
     """Bytes that reading so much of a log takes at most."""
     tracemalloc.start()
     try:
-        work(stream(make, size))
+        work(chain([b"a\n" * 1000], stream(make, size)))
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -95,13 +107,17 @@ def growth(work: Callable[[Iterable[bytes]], object], make: Callable[[int], byte
     return (peak(work, make, LONG) - peak(work, make, SHORT)) / (LONG - SHORT)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", WATCHED)
 def test_what_is_held_does_not_grow_with_the_log(name: str) -> None:
     assert growth(read, HOSTILE[name]) < GROWS_AT_MOST
 
 
 def test_whoever_holds_a_log_would_be_found() -> None:
-    assert growth(list, HOSTILE["reports"]) > GROWS_AT_MOST
+    def hold(chunks: Iterable[bytes]) -> object:
+        reader = LineReader()
+        return [reader.feed(chunk) for chunk in chunks]
+
+    assert growth(hold, HOSTILE["brackets"]) > GROWS_AT_MOST
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -126,21 +142,43 @@ def is_slow(work: Callable[[int], object], size: int, least: float) -> bool:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_effort_grows_with_the_log_and_not_faster(name: str) -> None:
     read(stream(HOSTILE[name], 1))
-    assert not is_slow(lambda size: read(stream(HOSTILE[name], size)), 30_000, 0.02)
+    assert not is_slow(lambda size: read(stream(HOSTILE[name], size)), 12_000, 0.03)
 
 
-def patterns() -> dict[str, re.Pattern[str]]:
-    """All patterns of the diagnosis and of the profiles but those of signatures, which prove themselves."""
-    found: dict[str, re.Pattern[str]] = {}
-    for module in pkgutil.iter_modules(diagnosis.__path__):
-        held = vars(importlib.import_module(f"{diagnosis.__name__}.{module.name}"))
-        for name, value in held.items():
-            if not name.startswith("__"):
-                found.update({f"{module.name}.{name} {each.pattern}": each for each in within(value)})
+class Search(NamedTuple):
+    source: str
+    run: Callable[[str], object]
+
+
+# Those of tables, whose names stand in no call.
+SEARCHED = ("episodes._BANNERS", "episodes._ENDED", "facts._MEASURES", "profile")
+
+
+def patterns() -> dict[str, Search]:
+    """All patterns of the diagnosis and of the profiles but those of signatures, which prove themselves.
+
+    Essences are taken of far shorter texts, once for each diagnosis; bars are looked for in the first characters only.
+    """
+    found: dict[str, Search] = {}
+    for info in pkgutil.iter_modules(diagnosis.__path__):
+        module = importlib.import_module(f"{diagnosis.__name__}.{info.name}")
+        source = inspect.getsource(module)
+        for name, value in vars(module).items():
+            if not name.startswith("__") and info.name != "essence":
+                calls = re.search(rf"\b{name}\.(?:search|sub|finditer|findall)\b", source) is not None
+                found |= searches(f"{info.name}.{name}", value, anywhere=calls)
     for profile in PROFILES.values():
-        held = (profile.phases, profile.percents, profile.ready)
-        found.update({f"{profile.name} {each.pattern}": each for each in within(held)})
-    return {name: each for name, each in found.items() if isinstance(each.pattern, str)}
+        found |= searches("profile", (profile.phases, profile.ready), anywhere=True)
+    return found
+
+
+def searches(name: str, value: object, *, anywhere: bool) -> dict[str, Search]:
+    anywhere = anywhere or name in SEARCHED
+    return {
+        f"{name} {each.pattern}": Search(each.pattern, each.search if anywhere else each.match)
+        for each in within(value)
+        if isinstance(each.pattern, str)
+    }
 
 
 def within(value: object, depth: int = 5) -> Iterator[re.Pattern[str]]:
@@ -165,37 +203,32 @@ UNITS = (
 LONGEST = 16_384
 
 
-def words(pattern: re.Pattern[str]) -> list[str]:
+def words(source: str) -> list[str]:
     """The plain pieces of a pattern: what it begins with, and what may be repeated to mislead it."""
-    plain = re.sub(r"\\(?P<char>.)", lambda found: found[1] if not found[1].isalnum() else "\n", pattern.pattern)
-    return sorted(set(re.findall(r"[A-Za-z_ ]{3,}[:=('\"/]?", plain)), key=len)[-4:]
+    plain = re.sub(r"\\(.)", lambda found: "\n" if found[1].isalnum() else found[1], source)
+    return sorted(set(re.findall(r"[A-Za-z_ ]{3,}[:=('\"/]?", plain)), key=len)[-3:]
 
 
-def hostile(pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    own = words(pattern)
-    yield from ((head, unit) for head in ("", *own[-2:]) for unit in (*UNITS, *own))
+def hostile(source: str) -> Iterator[tuple[str, str]]:
+    own = words(source)
+    yield from ((head, unit) for head in ("", *own[-1:]) for unit in (*UNITS, *own))
 
 
-def misleads(pattern: re.Pattern[str], head: str, unit: str) -> bool:
-    def work(size: int) -> None:
-        pattern.search(head + unit * (size // len(unit)) + "!")
-
-    return is_slow(work, LONGEST // 4, 0.005)
+def misleads(run: Callable[[str], object], head: str, unit: str) -> bool:
+    return is_slow(lambda size: run(head + unit * (size // len(unit)) + "!"), LONGEST // 4, 0.004)
 
 
 def test_no_pattern_is_slow_on_a_long_line() -> None:
     found = patterns()
     assert len(found) > 150
-    # Essences are taken of far shorter texts, once for each diagnosis.
     assert not [
         (name, head, unit)
-        for name, pattern in found.items()
-        if not name.startswith("essence.")
-        for head, unit in hostile(pattern)
-        if misleads(pattern, head, unit)
+        for name, each in found.items()
+        for head, unit in hostile(each.source)
+        if misleads(each.run, head, unit)
     ]
 
 
 @pytest.mark.parametrize(("source", "head", "unit"), [(r"x (\S.*?) *[|]$", "x a", " "), (r"a.*b", "", "a")])
 def test_a_slow_pattern_would_be_found(source: str, head: str, unit: str) -> None:
-    assert misleads(re.compile(source), head, unit)
+    assert misleads(re.compile(source).search, head, unit)

@@ -362,3 +362,23 @@ def test_long_garbage_takes_no_longer_than_its_length(unit: str) -> None:
     for head in heads:
         parse_all(head + unit * (16_384 // len(unit)), 1)
     assert time.process_time() - began < 0.25
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        "    17\t{}",
+        "17\t{}",
+        "serve\tRun server\t2026-11-30T05:00:00.1234567Z {}",
+        '{{"labels": {{"pod": "v-0"}}, "line": "{}", "timestamp": "2026-11-30T05:00:00Z"}}',
+        "{}^M",
+    ],
+)
+def test_wrapped_by_a_viewer(wrapped: str) -> None:
+    line = parse(wrapped.format("(EngineCore pid=3) ERROR 11-30 05:00:00 [core.py:15] KeyError: 4"), 1)
+    assert (line.process, line.level, line.text) == ("EngineCore", "ERROR", "KeyError: 4")
+
+
+def test_numbers_that_number_no_line_stay() -> None:
+    for text in ("17 KeyError: 4", "  17 tokens", "a\tb\tc"):
+        assert parse(text, 1).text == text

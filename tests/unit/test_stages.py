@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervise.diagnosis.stages import stage_of
+from supervise.diagnosis.stages import stage_around, stage_of
 
 SITE = "/usr/local/lib/python3.12/dist-packages/vllm/v1/"
 
@@ -26,3 +26,17 @@ SITE = "/usr/local/lib/python3.12/dist-packages/vllm/v1/"
 )
 def test_stage(frame: str, phase: str | None) -> None:
     assert stage_of(frame) == phase
+
+
+def test_a_stack_that_begins_inside_tells_the_inner_phase() -> None:
+    inner = '  File "/x/vllm/pynccl_wrapper.py", line 350 in ncclCommInitRank'
+    outer = '  File "/x/vllm/v1/worker/gpu_worker.py", line 138 in init_device'
+    assert stage_around(outer, stage_around(inner)) == "distributed"
+    assert stage_around(inner, stage_around(outer)) == "engine"
+
+
+def test_what_is_called_while_serving_is_of_serving() -> None:
+    inner = '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 3 in initialize_kv_cache'
+    outer = '  File "/x/vllm/v1/engine/core.py", line 709 in run_busy_loop'
+    assert stage_around(outer, stage_around(inner)) == "run"
+    assert stage_around("    x = 1", "weights") == "weights"
