@@ -66,7 +66,7 @@ def instead(number: int, state: dict[str, Any] | None) -> dict[str, Any]:
 def identity(outcome: dict[str, Any]) -> Identity:
     """What tells the failure in a sound outcome.json from others; outcomes of earlier versions know less of it."""
     cause = outcome.get("cause") or {}
-    return Identity(cause.get("fingerprint"), cause.get("signature"), cause.get("text"), cause.get("phase"))
+    return Identity(*(cause.get(name) for name in Identity._fields))
 
 
 def _absent(name: str, said: dict[str, Any]) -> bool:
@@ -135,8 +135,16 @@ def _process(value: object) -> bool:
 
 
 def _cause(value: object) -> bool:
-    names = ("text", "fingerprint", "signature", "phase")
+    names = (*Identity._fields, "meaning")
     return isinstance(value, dict) and all(value.get(name) is None or _text(value[name]) for name in names)
+
+
+def _ended(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and _below(256, -128)(value.get("exit_status"))
+        and (value.get("why") is None or _text(value["why"]))
+    )
 
 
 def _moment(value: object) -> bool:
@@ -169,4 +177,5 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "survivors": lambda value: isinstance(value, list),
     "cause": _cause,
     "relaunch_at": _moment,
+    "ended": _ended,
 }

@@ -46,6 +46,11 @@ class Course:
         return self.asked is not None and self.death is None
 
     @property
+    def ended_in_order(self) -> bool:
+        """Whether it was asked to end, or ended as one does that was."""
+        return self.stopped or (self.ending is not None and self.death is None)
+
+    @property
     def stillborn(self) -> bool:
         """Whether it said that it is ready and ended right away, unasked: SGLang warms up though its port is taken."""
         return self.up is not None and self.ending is not None and not self.stopped and self.ending - self.up <= _BREATH

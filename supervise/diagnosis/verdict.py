@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from signal import SIGHUP, SIGINT, SIGTERM
 from typing import Protocol
 
 from supervise.diagnosis.candidates import Candidate, Candidates, first_of, rank_of
@@ -33,8 +34,9 @@ _ECHOES = 16
 _HANDLED = QUIET | {"WARNING"}
 # Where a logger names the line of code that called it, the engine logged; otherwise somebody passes its output on.
 _CODE = re.compile(r"[\w./<>-]+\.\w+:\d+")
-# What a server exits with that was asked to end: 0, or as a shell says SIGINT and SIGTERM.
-_ORDERLY = (0, 130, 143)
+# What asks a server to end, and what one exits with that was asked: 0, or as a shell says those.
+_ASKING = (SIGHUP, SIGINT, SIGTERM)
+_ORDERLY = (0, *(128 + signum for signum in _ASKING))
 
 
 class Startup(Protocol):
@@ -116,8 +118,8 @@ class Diagnoser:
             return _sound(self._course.in_words(ready=self._ready), end)
         if chosen is not None:
             return named(chosen, end, self._echoes, self._owners)
-        if self._course.stopped and end.code in _ORDERLY:
-            return _sound("Somebody asked the server to end, and it ended in order.", end)
+        if self._course.ended_in_order and (end.code in _ORDERLY or end.signal in _ASKING):
+            return _sound(self._course.in_words(ready=ready), end)
         return self._unnamed(end)
 
     def _never_served(self) -> bool:
@@ -266,7 +268,7 @@ class Diagnoser:
         return Fatal(cause.line, cause.line.text.strip(), signature, meaning(cause, self._owners))
 
     def _unnamed(self, end: End) -> Diagnosis:
-        failure, meaning, advice = explain(end, [match for _, match in self._echoes])
+        failure, meaning, advice, kind = explain(end, [match for _, match in self._echoes], ready=self._ready)
         return Diagnosis(
             text=None,
             line=None,
@@ -277,6 +279,7 @@ class Diagnoser:
             meaning=meaning,
             advice=advice,
             evidence=in_order([line for line, _ in self._echoes] or self._context),
+            end=kind,
         )
 
 

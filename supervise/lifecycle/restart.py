@@ -54,7 +54,7 @@ class Failure:
     @property
     def name(self) -> str:
         """What it failed of, in a few words."""
-        return self.cause.signature or shorten(self.cause.text or _NO_CAUSE, _NAME_WIDTH)
+        return self.cause.signature or shorten(self.cause.text or self.cause.end or _NO_CAUSE, _NAME_WIDTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +140,21 @@ def _row(history: Sequence[Failure], failure: Failure) -> tuple[Failure, ...]:
 def _pointless(policy: Policy, row: Sequence[Failure], failure: Failure) -> GiveUp | None:
     if failure.failure is FailureClass.DETERMINISTIC:
         return GiveUp(Exit.DETERMINISTIC, "no relaunch: it would fail the same way (deterministic)")
-    if row and failure.cause.same_as(row[-1].cause):
+    same = bool(row) and failure.cause.same_as(row[-1].cause)
+    if same and failure.cause.printed:
         return GiveUp(Exit.DETERMINISTIC, f"no relaunch: the same cause as attempt {row[-1].attempt} at the same phase")
-    unknown = FailureClass.UNKNOWN
-    before = [earlier.attempt for earlier in row if earlier.failure is unknown]
-    if failure.failure is unknown and before and policy.when is When.ON_FAILURE:
+    if policy.when is When.ALWAYS:
+        return None
+    if same:
+        # Alike is not the same: many things end a server with SIGKILL, and it may be another one the third time.
         return GiveUp(
-            Exit.GAVE_UP, f"gave up: a failure of unknown class is tried again once, after attempt {before[0]}"
+            Exit.GAVE_UP, f"gave up: {failure.name}, like attempt {row[-1].attempt}, and nobody printed a cause"
         )
+    unknown = FailureClass.UNKNOWN
+    before = next((earlier for earlier in row if earlier.failure is unknown), None)
+    if failure.failure is unknown and before is not None:
+        once = f"what is of unknown class is tried again once, and was after attempt {before.attempt} ({before.name})"
+        return GiveUp(Exit.GAVE_UP, f"gave up: {failure.name}; {once}")
     return None
 
 
@@ -195,7 +202,7 @@ def identity(diagnosis: Diagnosis | None) -> Identity:
     """What tells the failure apart from others."""
     if diagnosis is None:
         return Identity()
-    return Identity(diagnosis.fingerprint, diagnosis.signature, diagnosis.text, diagnosis.phase)
+    return Identity(diagnosis.fingerprint, diagnosis.signature, diagnosis.text, diagnosis.phase, diagnosis.end)
 
 
 def failure_of(diagnosis: Diagnosis | None, restarts: Restarts) -> Failure:

@@ -194,7 +194,8 @@ class Diagnosis:
 
     `text` is the line as in the log without its prefix; None together with `line` when nobody printed one. `fatal` is
     False if the log shows no failure: a server that runs, or that ended as it was asked to. `fingerprint` is the same
-    for the same failure whatever its pids, ranks, addresses, sizes and dates; None where there is no cause.
+    for the same failure whatever its pids, ranks, addresses, sizes and dates; None where there is no cause. `end` is
+    how it ended in a few words ("exited with 4"), where nobody printed a cause and that much is known.
     """
 
     text: str | None
@@ -209,6 +210,7 @@ class Diagnosis:
     fatal: bool = True
     rank: int | None = None
     fingerprint: str | None = None
+    end: str | None = None
 
     @property
     def deterministic(self) -> bool:

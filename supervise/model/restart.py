@@ -36,16 +36,22 @@ class Policy:
 
 
 class Identity(NamedTuple):
-    """What tells one failure from another: see Diagnosis. All but the phase may be unknown, each on its own."""
+    """What tells one failure from another: see Diagnosis. Each may be unknown; `end` counts where all others are."""
 
     fingerprint: str | None = None
     signature: str | None = None
     text: str | None = None
     phase: str | None = None
+    end: str | None = None
 
     @property
     def known(self) -> bool:
-        """Whether there is a cause at all: two failures that nobody explained are not the same for that."""
+        """Whether there is anything to compare: two failures of which nothing is known are not the same for that."""
+        return self.printed or self.end is not None
+
+    @property
+    def printed(self) -> bool:
+        """Whether somebody printed a cause; otherwise two that are the same have ended alike, and that is all."""
         return any((self.fingerprint, self.signature, self.text))
 
     def same_as(self, other: Identity) -> bool:
@@ -55,4 +61,4 @@ class Identity(NamedTuple):
         for mine, theirs in zip(self[:3], other[:3], strict=True):
             if mine and theirs:
                 return mine == theirs
-        return False
+        return not self.printed and not other.printed and self.end is not None and self.end == other.end

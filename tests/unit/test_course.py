@@ -155,7 +155,8 @@ def test_a_cut_off_report_is_the_first_of_two_that_say_the_same() -> None:
 
 
 def test_a_report_that_lost_head_and_blanks_is_read_in_a_record_only() -> None:
-    flat = ('File "/x/vllm/v1/engine/core.py", line 506, in run_engine_core', "engine_core.run_busy_loop()", REASON)
+    flat = ('File "/x/vllm/v1/engine/core.py", line 506, in run_engine_core', "engine_core.run_busy_loop()")
+    raised = "RuntimeError: no such kind"
     died = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
-    assert told(*(ENGINE + text for text in flat), ENGINE + died).line == 3
-    assert not told(UP, *flat, ANSWERED).fatal
+    assert told(*(ENGINE + text for text in (*flat, raised)), ENGINE + died).line == 3
+    assert told(*flat, raised, ENGINE + died).line is None

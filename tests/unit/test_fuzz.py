@@ -35,7 +35,7 @@ from supervise.report.page import Page
 from supervise.verbs.explain import as_data
 from tests.unit.test_corpus import CORPUS, end_of
 
-ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "30"))
+ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "20"))
 SEEDS = int(os.environ.get("FUZZ_SEEDS", "1"))
 PROFILES = load_all()
 SIGNATURES = load_signatures(available_sets())
@@ -235,9 +235,8 @@ def shuffled(lines: list[tuple[bytes, object]], rng: random.Random, late: float)
     return b"\n".join(lines[index][0] for _, index in sorted(order)) + b"\n"
 
 
-def verdict(told: Explained) -> tuple[object, ...]:
+def verdict(found: Diagnosis) -> tuple[object, ...]:
     """What must not change. Of ranks that fail alike each may be the first: GPU, sizes and number are left out."""
-    found = told.diagnosis
     process = re.sub(r"\d+", "#", found.process or "")
     return found.fatal, essence(found.text or ""), found.signature, process, found.failure
 
@@ -247,7 +246,11 @@ def test_the_order_among_processes_does_not_change_the_verdict(seed: int) -> Non
     changed = []
     for log in of_several_processes()[seed if SEEDS == 1 else 0 :: 24 if SEEDS == 1 else 1]:
         end = end_of(json.loads(log.with_name("expect.json").read_text()))
+        plain = explained([log.read_bytes()], end).diagnosis
+        if plain.fatal and plain.process is None:
+            # Printed without a prefix, or by nobody: its place among the lines of others is all that tells.
+            continue
         told = explained([shuffled(owned(log), random.Random(seed), 60)], end)
-        if verdict(told) != verdict(explained([log.read_bytes()], end)):
-            changed.append((log.parent.name, verdict(told)))
+        if verdict(told.diagnosis) != verdict(plain):
+            changed.append((log.parent.name, verdict(told.diagnosis)))
     assert not changed

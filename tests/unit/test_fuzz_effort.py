@@ -70,7 +70,9 @@ HOSTILE: dict[str, Callable[[int], bytes]] = {
     "reports": lambda i: OPENER + FRAME + b"ValueError: %d\n" % i,
     "openers": lambda i: OPENER[:-1] + b"x" * 200 + b"\n",
     "chains": lambda i: REPORT + b"\nDuring handling of the above exception, another exception occurred:\n\n",
-    "echoes": lambda i: process(i % 8) + b"ERROR 11-30 05:00:00 [core.py:9] EngineCore encountered a fatal error. " + b"x" * 200 + b"\n",
+    "echoes": lambda i: (
+        process(i % 8) + b"ERROR 11-30 05:00:00 [core.py:9] EngineCore encountered a fatal error." + b"x" * 200 + b"\n"
+    ),
     "crashes": lambda i: process(i) + b"Fatal Python error: Aborted\n" + process(i) + FRAME,
     "boxes": lambda i: "╭─ Error ─╮\n│ x{}y\n".format(" " * 8000).encode(),
     "records without end": lambda i: b'{"message":"' + SMILE + b"x" * 30_000 + b"\n",
@@ -83,7 +85,7 @@ FEW_LINES = ("one record", "brackets", "long names", "open reports", "records wi
 
 # --- memory -----------------------------------------------------------------------------------------------------------
 
-SHORT, LONG = 160_000, 640_000
+SHORT, LONG = 140_000, 420_000
 # Of each process a few lines are held, shortened, and of some two hundred processes: what is held grows until then, but
 # by less than what is read.
 GROWS_AT_MOST = 1.0

@@ -204,7 +204,7 @@ def test_a_row_is_known_by_its_entry() -> None:
 
 
 def test_a_wrapper_is_never_a_cause() -> None:
-    echoes = (Role.CASCADE, Role.CONFIRMATION)
+    echoes = (Role.CASCADE, Role.CONFIRMATION, Role.ASKED)
     found = [(line, MATCHER.find(parse(line, 1))) for line in WRAPPERS]
     assert [line for line, match in found if match is None or match.role not in echoes] == []
 

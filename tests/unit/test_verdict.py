@@ -284,3 +284,12 @@ def test_any_mixture_of_lines_gives_a_diagnosis(raws: list[str], code: int) -> N
     diagnosis = conclude(*raws, end=End(code=code))
     assert diagnosis.meaning
     assert len(diagnosis.evidence) <= EVIDENCE
+
+
+@pytest.mark.parametrize("end", [End(code=0), End(code=143), End(code=130), End(signal=15), End(signal=2), End(signal=1)])
+def test_a_stop_in_order_stays_one_however_its_status_is_spelled(end: End) -> None:
+    asked = "(APIServer pid=1) INFO 11-30 05:00:00 [launcher.py:254] [shutdown] API server: shutdown triggered"
+    for said in (asked, "INFO:     Application shutdown complete.", "KeyboardInterrupt: terminated"):
+        assert not conclude(READY_LINE, said, end=end).fatal
+    assert conclude(READY_LINE, asked, end=End(signal=9)).fatal
+    assert conclude(READY_LINE, "(APIServer pid=1) INFO 11-30 05:00:00 [a.py:1] hello", end=end).fatal
