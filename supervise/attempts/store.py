@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -129,12 +130,23 @@ class Run:
             files.write_atomic(os.path.join(self.path, "sequence"), f"{number}\n")
             attempt = self.attempt(number)
             os.mkdir(attempt.path, 0o700)
-            os.close(os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            self._point_latest_to(number)
+            try:
+                os.close(os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                self._point_latest_to(number)
+            except OSError:
+                self.forget(attempt)
+                raise
         except OSError as error:
             remedy = "; make room, or set XDG_STATE_HOME to another place"
             raise StoreError(f"cannot begin an attempt in {self.path}: {error.strerror}{remedy}") from None
         return attempt
+
+    def forget(self, attempt: Attempt) -> None:
+        """Take back the newest attempt: it could not be begun, and nothing was launched in it."""
+        _remove_attempt(attempt.path)
+        if numbers := self.numbers():
+            with contextlib.suppress(OSError):
+                self._point_latest_to(numbers[-1])
 
     def attempt(self, number: int) -> Attempt:
         """The attempt of that number, whether or not it exists."""
@@ -174,8 +186,17 @@ class Run:
         return failed
 
     def write_state(self, state: dict[str, Any]) -> None:
-        """Publish the live state for `status`, `stop` and the next start."""
-        files.write_json(os.path.join(self.path, "run.json"), {"version": VERSION, **state})
+        """Publish the live state for `status`, `stop` and the next start.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        path, said = os.path.join(self.path, "run.json"), {"version": VERSION, **state}
+        try:
+            files.write_json(path, said)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not files.overwrite_json(path, said):
+                raise
 
     def write_slate(self, slate: dict[str, Any]) -> None:
         """Keep the slate of a launch that was refused: there is no attempt whose slate.json it could be in."""

@@ -8,31 +8,35 @@
         for line in reader.feed(chunk):     # a generator: take every line before the next feed
             tracker.feed(line)
             diagnoser.feed(line)
-    for line in reader.close():             # the unfinished last line
+    for line in reader.close():             # what it still holds back, and the unfinished last line
         ...
 
 Line numbers are those of the whole log. Whatever is small, the beginning of a log and a log that is no flood, is
-delivered whole, and without the price of a scanner.
+delivered whole, and without the price of a scanner. Of a log that says the same again and again, a server's that fails
+every request, that is not looked for any more after a while; what else is found there has a wide stretch around it
+delivered, as what belongs to it is scattered.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from supervise.diagnosis import episodes, facts, tracebacks
-from supervise.diagnosis.lines import LineReader
-from supervise.diagnosis.prefilter import required_literals
-from supervise.model.diagnosis import Line, SignatureSet
-from supervise.model.profile import Profile
+from supervise.diagnosis.lines import RECORD_LIMIT, LineReader
+from supervise.diagnosis.searching import OPENERS, Hit, Scanner
+from supervise.diagnosis.tolerance import Tolerance
+from supervise.model.diagnosis import Line
 
-OPENERS = (*tracebacks.OPENERS, "The above exception was the direct cause", "During handling of the above exception")
-"""What begins a report of several lines, or belongs to one."""
+__all__ = ["ALLOWANCE", "HURRIED", "OPENERS", "PLAIN", "Scanner", "SparseReader"]
 
 PLAIN = 256 * 1024
 """Bytes at the beginning of a log of which every line is delivered: banners, arguments, and nearly every ticket."""
+
+ALLOWANCE = 2 * 1024 * 1024
+"""Bytes of a file that one literal may have read in full: a second's work."""
+
+HURRIED = 64 * 1024
+"""The same for whoever has to catch up with a server that is writing."""
 
 # Below the one a chunk costs less than the scanner's import (8 ms) and compilation; below the other less than a scan.
 _COLD, _WARM = 32 * 1024, 4 * 1024
@@ -42,109 +46,25 @@ _AFTER = 24
 # A process that dies within its report leaves it open for ever.
 _PATIENCE = 1000
 _BATCH = 32
-# What means something at the beginning of a record only, and stands in many a plain line ("cache usage: 0.3%").
-_BEGINNING = rb"(?:\n|[^a-z \n]|[^a-z\n] )"
-_AT_BEGINNING = {"usage: ": _BEGINNING + rb"usage: ", "+ ": _BEGINNING + rb"\++ (?:exec |vllm|sglang|python|/|\w+=)"}
-_MEMORY = 32 * 1024 * 1024
-
+# Lines around a hit when some are passed over that may belong to it. What kept a server from going on may be as far
+# before its engine's death as a cause is looked for, and much else is said after it.
+_WIDE_BEFORE, _WIDE_AFTER = 300, 200
+_DEATH_BEFORE, _DEATH_AFTER = 1000, 2000
+# Bytes of them before it, at most.
+_HELD = 2 * RECORD_LIMIT
 _LINES = re.compile(rb"(?:[^\n]*\n){1,%d}" % _BATCH)
 # `prefixes` takes them off before it reads a line; see there. None of them spans lines.
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _COLOURS = 24
 
 
-class Scanner:
-    """Searches for many literals at once, at the speed of grep.
-
-    Args:
-        literals: what makes a line worth reading.
-        openers: what makes the lines around it worth reading as well.
-
-    Raises:
-        ImportError: google-re2 cannot be loaded.
-    """
-
-    def __init__(self, literals: Iterable[str], openers: Iterable[str] = OPENERS) -> None:
-        openers = tuple(openers)
-        self._any = _compile({*literals, *openers})
-        self._openers = _compile(openers)
-
-    @classmethod
-    def of(cls, signatures: SignatureSet, profiles: Iterable[Profile], extra: Iterable[str] = ()) -> Scanner | None:
-        """Make one that finds all that progress, diagnosis, facts and episodes look for.
-
-        Traps are not looked for: what they hide is found by what they hide it from. Neither are progress bars: of a
-        flood of them the last of each chunk are enough.
-
-        Args:
-            signatures: what the matcher knows.
-            profiles: whose phases and ready lines the tracker looks for.
-            extra: literals that somebody else looks for.
-
-        Returns:
-            The scanner; None if nothing can be passed over: a pattern has no literal, or google-re2 cannot be loaded.
-        """
-        literals = {*extra, *facts.LITERALS, *episodes.LITERALS}
-        literals.update(literal for each in signatures.signatures for literal in each.literals)
-        for pattern in _patterns(profiles):
-            required = required_literals(pattern)
-            if required is None:
-                return None
-            literals.update(required)
-        try:
-            return cls(literals)
-        except ImportError:
-            return None
-
-    def next(self, data: bytes, start: int) -> int:
-        """Find the next hit.
-
-        Args:
-            data: lines; the byte before `start` is an LF.
-            start: where to begin.
-
-        Returns:
-            Where in its line the hit ends; -1 without one.
-        """
-        found = self._any(data, start - 1)
-        return int(found.end()) - 1 if found else -1
-
-    def opens(self, data: bytes, start: int, end: int) -> bool:
-        """Whether a report of several lines begins between two places; the byte before `start` is an LF."""
-        return self._openers(data, start - 1, end) is not None
-
-
-def _patterns(profiles: Iterable[Profile]) -> Iterator[re.Pattern[str]]:
-    for profile in profiles:
-        yield from (rule.begins for rule in profile.phases)
-        yield from profile.ready.lines
-
-
-def _compile(literals: Iterable[str]) -> Any:
-    import re2
-
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.never_capture = True
-    options.max_mem = _MEMORY
-    spelled = sorted({spelling for literal in literals for spelling in _spellings(literal)})
-    return re2.compile(b"|".join(spelled), options).search
-
-
-def _spellings(literal: str) -> set[bytes]:
-    """As it is printed, and as it stands in a line of JSON: quotes are escaped, by Go three more characters as well."""
-    if literal in _AT_BEGINNING:
-        return {_AT_BEGINNING[literal]}
-    quoted = json.dumps(literal, ensure_ascii=False)[1:-1]
-    go = quoted.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
-    return {re.escape(each.encode()) for each in (literal, quoted, go)}
-
-
 class SparseReader:
     """Turns a stream into those of its lines that may matter, each with its number in the whole stream.
 
     A line with a hit is delivered. So are some before and after one that opens a report, everything while a report is
-    open, the first and the last lines of the stream, and the last lines of each chunk: bars are seen to move.
+    open, the first and the last lines of the stream, and the last lines of each chunk: bars are seen to move. While
+    something is not looked for any more, what has no hit is held back at the end of a chunk, as far as one at the
+    beginning of the next would have it delivered.
 
     Args:
         scan: makes the scanner, called when the first large chunk comes; None if nothing may be passed over.
@@ -152,6 +72,7 @@ class SparseReader:
             very long one.
         plain: bytes at the beginning of which every line is delivered.
         small: a chunk of fewer bytes is delivered whole; None for what costs less than to scan it.
+        allowance: asked at each chunk: how many bytes one literal may have delivered; None for all.
     """
 
     def __init__(
@@ -161,6 +82,7 @@ class SparseReader:
         *,
         plain: int = PLAIN,
         small: int | None = None,
+        allowance: Callable[[], int | None] = lambda: ALLOWANCE,
     ) -> None:
         self._lines = LineReader()
         self._make = scan
@@ -169,8 +91,13 @@ class SparseReader:
         self._busy = busy
         self._plain = plain
         self._small = small
+        self._allowance = allowance
+        self._tolerance = Tolerance()
         self._after = 0
         self._patience = 0
+        self._reason = ""
+        # Whole lines that are held back, and what has come of the line after them.
+        self._held = self._begun = b""
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """Take the next bytes.
@@ -191,9 +118,27 @@ class SparseReader:
         else:
             yield from self._sift(scanner, self._lines.unify(data))
 
+    def pass_over(self, data: bytes) -> None:
+        """Only count the lines of the next bytes.
+
+        Args:
+            data: as for `feed`.
+        """
+        data = self._held + self._begun + self._lines.unify(data)
+        self._held = self._begun = b""
+        begin, end = data.find(b"\n") + 1, data.rfind(b"\n") + 1
+        self._lines.take(data[:begin])
+        self._lines.skip(data[begin:end])
+        self._lines.take(data[end:])
+
     def close(self) -> list[Line]:
-        """End the stream: the unfinished last line, if there is one."""
-        return self._lines.close()
+        """End the stream: what is held back, and the unfinished last line, if there is one."""
+        return [*self._let_go(), *self._lines.close()]
+
+    def _let_go(self) -> list[Line]:
+        held, begun = self._held, self._begun
+        self._held = self._begun = b""
+        return self._lines.take(held + begun)
 
     def _all(self, data: bytes) -> Iterator[Line]:
         if data:
@@ -202,7 +147,7 @@ class SparseReader:
 
     def _chosen(self, size: int) -> Scanner | None:
         usual = _WARM if self._made else _COLD
-        if size < (usual if self._small is None else self._small):
+        if size < (usual if self._small is None else self._small) and not self._held:
             return None
         if not self._made:
             self._made, self._scanner = True, self._make()
@@ -210,42 +155,81 @@ class SparseReader:
 
     def _sift(self, scanner: Scanner, data: bytes) -> Iterator[Line]:
         """Deliver the line that began in an earlier chunk, sift the whole lines, and keep the one that has no end."""
+        held, data = self._held, self._begun + data
         begin, end = data.find(b"\n"), data.rfind(b"\n")
-        if begin < 0:
-            self._lines.take(data)
+        if end < 0 and held and len(data) <= RECORD_LIMIT:
+            self._begun = data
             return
-        yield from self._lines.take(data[: begin + 1])
+        self._held = self._begun = b""
+        if end < 0:
+            yield from self._lines.take(held + data)
+            return
+        if not held:
+            yield from self._lines.take(data[: begin + 1])
+        self._tolerance.go_on(end, self._allowance())
         # The scanner wants to see the LF before the first line.
-        yield from self._through(scanner, _uncoloured(data[begin : end + 1]))
-        self._lines.take(data[end + 1 :])
+        lines = b"\n" + held + _uncoloured(data[: end + 1]) if held else _uncoloured(data[begin : end + 1])
+        yield from self._through(scanner, lines, 1 + len(held) if self._tolerance.tired else 1)
+        if self._held:
+            self._begun = data[end + 1 :]
+        else:
+            self._lines.take(data[end + 1 :])
 
-    def _through(self, scanner: Scanner, data: bytes) -> Iterator[Line]:
+    def _through(self, scanner: Scanner, data: bytes, scanned: int) -> Iterator[Line]:
+        """Sift whole lines; those before `scanned` have no hit."""
         at, last = 1, _lines_back(data, 1, len(data), _BEFORE)
         while at < len(data):
+            eager = scanner.without(self._tolerance.ignored)
             if self._after > 0 or (self._patience > 0 and self._busy()):
-                stop = _end_of_batch(data, at)
-                self._watch(opened=scanner.opens(data, at, stop))
-                yield from self._lines.take(data[at:stop])
+                start, stop = at, _end_of_batch(data, at)
+                self._go_on(eager, data, start, stop)
             else:
-                hit = scanner.next(data, at)
-                if hit < 0:
+                hit = eager.next(data, max(at, scanned))
+                if hit is None:
                     break
-                start, stop = data.rfind(b"\n", 0, hit) + 1, data.find(b"\n", hit) + 1
-                opened = scanner.opens(data, start, stop)
-                self._watch(opened=opened)
-                start = _lines_back(data, at, start, _BEFORE) if opened else start
+                start, stop = data.rfind(b"\n", 0, hit.end) + 1, data.find(b"\n", hit.end) + 1
+                before = self._begin(hit, opened=eager.opens(data, start, stop))
+                start = _lines_back(data, _at_most(data, at, start), start, before)
                 self._lines.skip(data[at:start])
-                yield from self._lines.take(data[start:stop])
+            self._tolerance.charge(self._reason, stop - start)
+            yield from self._lines.take(data[start:stop])
             at = stop
+        if self._tolerance.tired:
+            last = _lines_back(data, _at_most(data, at, len(data)), len(data), _DEATH_BEFORE)
+            self._held = data[max(at, last) :]
         last = max(at, last)
         self._lines.skip(data[at:last])
-        if last < len(data):
+        if last < len(data) and not self._held:
             yield from self._lines.take(data[last:])
 
-    def _watch(self, *, opened: bool) -> None:
+    def _begin(self, hit: Hit, *, opened: bool) -> int:
+        """Begin with what a hit needs after it, and say how many lines it needs before it."""
+        self._reason = hit.name
+        if self._tolerance.tired:
+            self._after = max(self._after, _DEATH_AFTER if hit.grave else _WIDE_AFTER)
+            self._patience = _DEATH_AFTER + _PATIENCE if hit.grave else self._patience
+            return _DEATH_BEFORE if hit.grave else _WIDE_BEFORE
+        self._watch(opened=opened)
+        return _BEFORE if opened else 0
+
+    def _go_on(self, scanner: Scanner, data: bytes, start: int, stop: int) -> None:
         """Go on with what a report needs, or begin anew with a further one."""
+        if not self._tolerance.tired:
+            self._watch(opened=scanner.opens(data, start, stop))
+            return
+        self._watch(opened=False)
+        hit = scanner.next(data, start, stop)
+        if hit is not None:
+            self._begin(hit, opened=True)
+
+    def _watch(self, *, opened: bool) -> None:
         self._after = _AFTER if opened else self._after - _BATCH
         self._patience = _PATIENCE if opened else self._patience - _BATCH
+
+
+def _at_most(data: bytes, at: int, end: int) -> int:
+    """Where the first line begins of those that may be taken up again before the end of another."""
+    return at if end - at <= _HELD else data.find(b"\n", end - _HELD) + 1
 
 
 def _lines_back(data: bytes, floor: int, start: int, count: int) -> int:

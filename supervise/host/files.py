@@ -46,6 +46,34 @@ def write_json(path: str, value: dict[str, Any]) -> None:
     write_atomic(path, json.dumps(value, indent=1, ensure_ascii=True) + "\n")
 
 
+def overwrite_json(path: str, value: dict[str, Any]) -> bool:
+    """Write into the blocks that a file has already, for a disk that has no others; a reader may see a half of it.
+
+    Args:
+        path: the file.
+        value: what is to stand there.
+
+    Returns:
+        Whether it stands there now.
+    """
+    data = json.dumps(value, indent=1, ensure_ascii=True).encode() + b"\n"
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        state = os.fstat(fd)
+        if len(data) > state.st_blocks * 512:
+            return False
+        # JSON does not mind blanks, and whoever reads in between sees no end in the middle of a word.
+        data = data.ljust(state.st_size)
+        return os.pwrite(fd, data, 0) == len(data)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
 def read_regular(path: str, limit: int) -> bytes:
     """Read a whole regular file without waiting for anybody; /dev/null is an empty one.
 

@@ -49,7 +49,12 @@ class Opened:
         """
         marker_id = os.urandom(16).hex()
         attempt = run.open_attempt()
-        private = files.private_directory(marker_id)
+        private: str | None = None
+        try:
+            private = files.private_directory(marker_id)
+        finally:
+            if private is None:
+                run.forget(attempt)
         opened = cls(
             attempt=attempt,
             marker=Marker(run.name, attempt.number, marker_id),
@@ -66,6 +71,7 @@ class Opened:
         except OSError:
             # Nobody would ever know whose it is.
             files.remove_private_directory(private, marker_id)
+            run.forget(attempt)
             raise
         return opened
 

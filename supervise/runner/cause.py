@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from supervise import lifecycle as life
 from supervise.host import condition, kmsg
-from supervise.text import duration
+from supervise.text import duration, home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +23,7 @@ _ADVICE = (
     "See evidence/before-stop.json for what each process was doing before anything touched it, the stacks beside it.",
     "See the last lines of its log for where it stood.",
 )
+_HUNG = "it said that it cannot go on, and was still there"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
@@ -75,8 +76,34 @@ def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float,
     """Where the log has no cause and it was we who ended it, the cause is what made us."""
     if diagnosis.text is not None or reason.cause not in (life.Cause.NOT_READY, life.Cause.FATAL):
         return diagnosis
-    meaning = impostor or f"not ready after {duration(ready_timeout_s)} (--ready-timeout)"
-    return replace(diagnosis, meaning=meaning, advice=_ADVICE)
+    if impostor is not None:
+        return replace(diagnosis, meaning=impostor, advice=_ADVICE, end="its port is answered by somebody else")
+    if reason.cause is life.Cause.FATAL:
+        return replace(diagnosis, end=_HUNG)
+    meaning = f"not ready after {duration(ready_timeout_s)} (--ready-timeout)"
+    return replace(diagnosis, meaning=meaning, advice=_ADVICE, end="not ready in time")
+
+
+class Lost(NamedTuple):
+    """A log on a full disk, in this directory: `whole` if nothing of it could be written."""
+
+    directory: str
+    whole: bool
+
+
+def unwritten(diagnosis: Diagnosis, lost: Lost | None) -> Diagnosis:
+    """Where nobody printed a cause and the log could not be written, that is why there is none."""
+    if lost is None:
+        return diagnosis
+    advice = f"Make room for {home(lost.directory)}, or set XDG_STATE_HOME to another place; then start again."
+    if not lost.whole:
+        meaning = f"{diagnosis.meaning} But the disk of the log is full: its end may be missing."
+        return replace(diagnosis, meaning=meaning, advice=(advice, *diagnosis.advice))
+    said = "Its log could not be written, the disk is full: whatever the server said is lost."
+    kind = diagnosis.end or ""
+    bare = kind.startswith(("exited with", "killed by"))
+    how = f"The server {'was ' if kind.startswith('killed') else ''}{kind}." if bare else diagnosis.meaning
+    return replace(diagnosis, meaning=f"{how} {said}", advice=(advice,) if bare else (advice, *diagnosis.advice))
 
 
 def _oom_kills() -> int | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from supervise.host import space
+from supervise.lifecycle import Cause
 from supervise.runner import cause
 
 if TYPE_CHECKING:
@@ -56,4 +60,16 @@ class Inquest:
         log.finish()
         leader, members = (opened.leader, opened.members) if opened else (None, ())
         end = await self._world.in_thread(self._circumstances.end, reason, self._ended, leader, members, log.phase)
-        return cause.explained(log.conclude(end), reason, self._ready_timeout_s, self._startup.impostor)
+        if reason.cause is Cause.ASKED and self._startup.fatal is not None:
+            # It had said so before anybody asked, and nothing of what it wrote since then was read.
+            end = replace(end, requested=False)
+        diagnosis = cause.explained(log.conclude(end), reason, self._ready_timeout_s, self._startup.impostor)
+        if diagnosis.text is None and diagnosis.fatal and opened is not None:
+            return cause.unwritten(diagnosis, await self._world.in_thread(_lost, opened.attempt.log))
+        return diagnosis
+
+
+def _lost(log: str) -> cause.Lost | None:
+    """Where the log could not be written, at least at its end; None if it could."""
+    directory = os.path.dirname(log)
+    return cause.Lost(directory, whole=os.path.getsize(log) == 0) if space.is_full(directory) else None

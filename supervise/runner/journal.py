@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import traceback
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from supervise.host import procfs
-from supervise.lifecycle import State
+from supervise.lifecycle import Done, State
+from supervise.model.exits import Exit
 from supervise.runner.attempt import Opened, identities
 from supervise.slate.serialise import to_json
+from supervise.text import printable
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
-    from supervise.model.diagnosis import Fatal
+    from supervise.model.diagnosis import Diagnosis, Fatal
     from supervise.model.litter import FileId
     from supervise.model.process import ProcessId
     from supervise.model.slate import SlateResult
@@ -39,22 +42,14 @@ class Journal:
         self._run, self._console, self._keeper, self._guard = run, console, keeper, guard
         self._failed = False
 
+    def enter(self, state: State, phase: str | None, fatal: Fatal | None = None, **more: object) -> None:
+        """A new state: in run.json and in the history."""
+        self.publish(state, phase, fatal, **more)
+        self.append(state, fatal, **more)
+
     def publish(self, state: State, phase: str | None, fatal: Fatal | None = None, **more: object) -> None:
         """The live state, in run.json, with the cause once it is known, and more where there is more to say."""
-        opened = self.opened
-        self.write(
-            self._run.write_state,
-            {
-                "run": self._run.name,
-                "state": name_of(state),
-                "attempt": opened.attempt.number if opened else None,
-                "phase": phase,
-                "tiers": list(self.tiers.held),
-                **_cause(fatal),
-                **more,
-                **identities(procfs.self_id(), self._guard, self._keeper, opened.leader if opened else None),
-            },
-        )
+        self.write(self._run.write_state, self._state(state, phase, **_cause(fatal), **more))
 
     def append(self, state: State, fatal: Fatal | None = None, **more: object) -> None:
         """The history, in events.jsonl."""
@@ -102,6 +97,17 @@ class Journal:
             pass
         self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {path}")
 
+    def gone(self, error: Exception, what: str) -> None:
+        """We are about to leave for this reason: whoever asks for the run later shall not have to guess.
+
+        Args:
+            error: it is told to people by whoever catches it.
+            what: what could not be done: "the relaunch".
+        """
+        ended = {"exit_status": int(Exit.INTERNAL), "why": printable(f"{what} failed: {error}")}
+        with contextlib.suppress(OSError):
+            self._run.write_state(self._state(Done(Exit.INTERNAL), None, ended=ended))
+
     def write(self, write: Callable[..., None], *arguments: object) -> None:
         """Write something down."""
         try:
@@ -111,6 +117,18 @@ class Journal:
                 self._console.error(f"{self._run.path}: {error.strerror}; the server is not affected, its records are")
             self._failed = True
 
+    def _state(self, state: State, phase: str | None, **more: object) -> dict[str, object]:
+        opened = self.opened
+        return {
+            "run": self._run.name,
+            "state": name_of(state),
+            "attempt": opened.attempt.number if opened else None,
+            "phase": phase,
+            "tiers": list(self.tiers.held),
+            **more,
+            **identities(procfs.self_id(), self._guard, self._keeper, opened.leader if opened else None),
+        }
+
 
 def _cause(fatal: Fatal | None) -> dict[str, object]:
     """What a living server's log has said, as far as it is known then; outcome.json has the last word."""
@@ -119,6 +137,12 @@ def _cause(fatal: Fatal | None) -> dict[str, object]:
     line = fatal.line
     cause = {"text": fatal.text, "line": line.number, "process": line.process, "rank": line.rank}
     return {"cause": {**cause, "signature": fatal.signature, "meaning": fatal.meaning}}
+
+
+def cause_of(diagnosis: Diagnosis) -> dict[str, object]:
+    """The same of a server that is gone."""
+    names = ("text", "line", "process", "rank", "signature", "meaning")
+    return {"cause": {name: getattr(diagnosis, name) for name in names}}
 
 
 def name_of(state: State) -> str:

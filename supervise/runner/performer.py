@@ -20,7 +20,7 @@ from supervise.runner.containment import Containment
 from supervise.runner.inquest import Inquest
 from supervise.runner.journal import Journal
 from supervise.runner.passing import PassThrough
-from supervise.runner.report import Account, conclude, how, why
+from supervise.runner.report import Account, conclude, how, unlaunched, why
 from supervise.runner.startup import Startup
 from supervise.runner.sweeping import Sweeping
 from supervise.runner.tasks import Tasks
@@ -56,6 +56,9 @@ class Performer:
         console: where people read.
         world: the outside.
         memory: of the attempts before it, None if there is to be none after it.
+
+    Attributes:
+        diagnosis: what its log says, once it is over.
     """
 
     def __init__(
@@ -76,12 +79,12 @@ class Performer:
         self._group = Containment(keeper, plan.deadlines, self, childless=self._reaper.reap)
         self.journal = Journal(run, console, keeper.id, keeper.guard, world.tiers)
         self._startup = Startup(loop, plan, self._group, self.journal, console, world)
-        self._sweeping = Sweeping(loop, self.journal, console, world)
+        self._sweeping = Sweeping(loop, self.journal, console, world, memory)
         self._inquest = Inquest(self._group.ended, self._startup, plan.options.ready_timeout_s, world)
         self._witness: Witness | None = None
         self._reason: life.Reason | None = None
         self._ended_at = 0.0
-        self._diagnosis: Diagnosis | None = None
+        self.diagnosis: Diagnosis | None = None
         self._restarts: Restarts | None = None
         self._tasks = Tasks(self.broken)
         self._timers = Timers(asyncio.get_running_loop())
@@ -113,8 +116,8 @@ class Performer:
 
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
-        self.journal.publish(state, self._startup.phase, self._startup.fatal)
-        self.journal.append(state, self._startup.fatal)
+        if self.opened is not None or not isinstance(state, life.Starting):
+            self._publish(state)
         begins = self._reason is None
         if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
             if begins:
@@ -140,9 +143,9 @@ class Performer:
         if self.opened is None or self._reason is None:
             return
         if self._memory is not None and self._restarts is not None and isinstance(end, life.Waiting):
-            self._memory.relaunched(self._diagnosis, self._restarts)
+            self._memory.relaunched(self.diagnosis, self._restarts)
         startup, attempt = self._startup, self.opened.attempt
-        told = Account(self._reason, self._group.ended, self._diagnosis, startup.ready_s, startup.phases)
+        told = Account(self._reason, self._group.ended, self.diagnosis, startup.ready_s, startup.phases)
         conclude(self._run, attempt, told, end, self._console)
         self._run.prune(self._plan.options.pruning, running=attempt.number)
 
@@ -160,6 +163,7 @@ class Performer:
             self._run, self._command, self._plan.need, guard=keeper.guard, keeper=keeper.id, tiers=tiers
         )
         self.journal.opened = opened
+        self._publish(self._loop.state)
         opened.limits_raised = self._world.raise_limits(keeper.id.pid)
         self._console.attempt(opened.attempt.number, opened.attempt.log)
         self._sweeping.record()
@@ -287,10 +291,17 @@ class Performer:
     async def _look_once_more(self) -> None:
         await self._inquest.verify(self._sweeping.gpus)
         self.passing.finish()
-        self._diagnosis = await self._inquest.diagnose(self._reason or life.Reason(life.Cause.ASKED), self.opened)
+        self.diagnosis = await self._inquest.diagnose(self._reason or life.Reason(life.Cause.ASKED), self.opened)
         if self._memory is not None and self.opened is not None:
-            self._restarts = self._memory.facts(self.opened.attempt.number, self._startup.up_s(self._ended_at))
-        self._loop.post(life.Verified(self._diagnosis, self._group.ended.aftermath.held, self._restarts))
+            up_s = self._startup.up_s(self._ended_at)
+            self._restarts = await self._memory.facts(self.opened.attempt.number, up_s, self._world.in_thread)
+        self._loop.post(life.Verified(self.diagnosis, self._group.ended.aftermath.held, self._restarts))
+
+    def _publish(self, state: State) -> None:
+        more = {}
+        if isinstance(state, life.Done) and self._reason is None:
+            more = unlaunched(state, self._memory.next if self._memory else "the launch")
+        self.journal.enter(state, self._startup.phase, self._startup.fatal, **more)
 
     def _later(self, delay_s: float, event: life.Event) -> None:
         self._timers.later(delay_s, lambda: self._loop.post(event))

@@ -37,7 +37,10 @@ class Clearing:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose, each with its default; durations in seconds. Without `restart` there is one attempt."""
+    """What the user chose, each with its default; durations in seconds. Without `restart` there is one attempt.
+
+    `watch` are absolute paths of files and directories that the user works on.
+    """
 
     name: str | None = None
     profile: str | None = None
@@ -51,6 +54,7 @@ class Options:
     clearing: Clearing = field(default_factory=Clearing)
     no_preflight: frozenset[str] = frozenset()
     restart: Policy | None = None
+    watch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from supervise.host.signals import name as signal_name
 from supervise.lifecycle import Cause, Done, Reason, Waiting
+from supervise.model.exits import Exit
 from supervise.runner.repeating import Repetition, repetition
 from supervise.text import duration, plural
 
@@ -37,7 +38,11 @@ class Account:
     @property
     def failure(self) -> Diagnosis | None:
         """What the server failed of, None if its end was no failure of its own."""
-        return self.diagnosis if self.reason.cause in _SERVERS_FAULT else None
+        if self.reason.cause in _SERVERS_FAULT:
+            return self.diagnosis
+        # Whoever asked may have asked because of it.
+        broken = self.reason.cause is Cause.ASKED and self.diagnosis is not None and self.diagnosis.fatal
+        return self.diagnosis if broken else None
 
 
 def why(reason: Reason) -> str:
@@ -48,6 +53,23 @@ def why(reason: Reason) -> str:
         Cause.NOT_READY: "not ready in time",
         Cause.BROKEN: "supervise itself failed",
     }.get(reason.cause, reason.cause.value)
+
+
+def unlaunched(done: Done, what: str, *, waited: bool = False) -> dict[str, Any]:
+    """The end of a run that is not the end of an attempt, as run.json has it.
+
+    Args:
+        done: the end.
+        what: what was about to follow: "the launch", "the relaunch".
+        waited: whether that was still to be waited for.
+    """
+    if done.reraise is not None:
+        told = f"stopped by {signal_name(done.reraise)} {'while it waited for' if waited else 'before'} {what}"
+    elif done.status == Exit.SLATE:
+        told = f"{what} was refused, the slate is not clean"
+    else:
+        told = f"supervise itself failed before {what}"
+    return {"ended": {"exit_status": int(done.status), "why": told}}
 
 
 def how(status: int) -> str:
@@ -115,7 +137,7 @@ def _outcome(told: Account, done: Done) -> dict[str, Any]:
         "exit_status": int(done.status),
         "signal": done.reraise,
         "leader_status": reason.status,
-        "failed": reason.cause is not Cause.ASKED,
+        "failed": reason.cause is not Cause.ASKED or told.failure is not None,
         "verified": not ended.survivors,
         "clean": clean,
         "ready_s": told.ready_s,

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
 from supervise.group.reaping import Reaper
+from supervise.host import watched
+from supervise.host.signals import name as signal_name
 from supervise.lifecycle.restart import Failure, Restarts, failure_of, remembered
+from supervise.runner.journal import cause_of
+from supervise.runner.report import unlaunched
 from supervise.runner.timers import Timers
 from supervise.text import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from supervise.model.diagnosis import Diagnosis
     from supervise.model.restart import Policy
@@ -24,30 +28,70 @@ if TYPE_CHECKING:
     from supervise.runner.journal import Journal
     from supervise.runner.loop import Loop
 
+    InThread = Callable[..., Awaitable[Any]]
+
+# Where the files are on a file system whose server is gone, nobody waits for it.
+_PATIENCE_S = 10.0
+
 
 class Memory:
-    """What supervise remembers of the attempts that it has relaunched.
+    """What supervise remembers of the attempts that it has relaunched, and of the files that the present one began with.
 
     Args:
         policy: the user's.
+        watch: files and directories of which a change allows a relaunch.
+        but: a directory of ours that may be among them.
         clock: monotonic seconds.
         chance: a random number from 0 to 1.
     """
 
     def __init__(
-        self, policy: Policy, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random
+        self,
+        policy: Policy,
+        watch: Sequence[str] = (),
+        but: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._policy, self._clock, self._chance = policy, clock, chance
+        self._watch, self._but = watch, but
         self._history: tuple[Failure, ...] = ()
+        self._seen: watched.Look | None = None
 
-    def facts(self, attempt: int, up_s: float | None) -> Restarts:
+    @property
+    def next(self) -> str:
+        """What is about to be launched, for people."""
+        return "the relaunch" if self._history else "the launch"
+
+    async def launching(self, in_thread: InThread) -> bool:
+        """An attempt is about to begin: look at the files before it does.
+
+        Returns:
+            Whether there are more of them than are looked at.
+        """
+        self._seen = await self._look(in_thread)
+        return self._seen is not None and self._seen.cut
+
+    async def facts(self, attempt: int, up_s: float | None, in_thread: InThread) -> Restarts:
         """What a decision about the next attempt depends on.
 
         Args:
             attempt: number of the one that is over.
             up_s: how long it had been ready, None if it never was.
+            in_thread: runs what blocks.
         """
-        return Restarts(self._policy, self._history, attempt, self._clock(), up_s, jitter=self._chance())
+        seen = await self._look(in_thread)
+        changed = None not in (seen, self._seen) and seen != self._seen
+        return Restarts(self._policy, self._history, attempt, self._clock(), up_s, changed, self._chance())
+
+    async def _look(self, in_thread: InThread) -> watched.Look | None:
+        if not self._watch:
+            return None
+        try:
+            seen: watched.Look = await asyncio.wait_for(in_thread(watched.look, self._watch, self._but), _PATIENCE_S)
+        except TimeoutError:
+            return None
+        return seen
 
     def relaunched(self, diagnosis: Diagnosis | None, facts: Restarts) -> None:
         """The attempt of these facts is followed by another one."""
@@ -62,17 +106,20 @@ class Pause:
         waiting: that state.
         journal: of the attempt that failed.
         console: where people read.
+        failure: what it failed of, as far as anybody knows.
     """
 
-    def __init__(self, loop: Loop, waiting: life.Waiting, journal: Journal, console: Console) -> None:
+    def __init__(
+        self, loop: Loop, waiting: life.Waiting, journal: Journal, console: Console, failure: Diagnosis | None
+    ) -> None:
         self._loop, self._waiting, self._journal, self._console = loop, waiting, journal, console
         self._timers = Timers(asyncio.get_running_loop())
         self._reaper = Reaper()
         self.passing = Idle(self._timers)
         self._told: dict[str, Any] = {
             "relaunch_at": round(time.time() + waiting.after_s, 3),
-            "cause": {"text": waiting.cause},
             "why": waiting.why,
+            **(cause_of(failure) if failure else {"cause": {"text": None, "meaning": waiting.cause}}),
         }
 
     def begin(self) -> None:
@@ -86,9 +133,12 @@ class Pause:
 
     def entered(self, state: life.State) -> None:
         """Publish the wait, or that it was the end."""
-        more = self._told if isinstance(state, life.Waiting) else {}
-        self._journal.publish(state, None, **more)
-        self._journal.append(state, **more)
+        more = self._told
+        if isinstance(state, life.Done):
+            more = unlaunched(state, "the relaunch", waited=True)
+            if state.reraise is not None:
+                self._console.line("stop", f"{signal_name(state.reraise)}: nothing runs, and nothing follows")
+        self._journal.enter(state, None, **more)
 
     def reap(self) -> None:
         """Reap every child that has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from supervise.attempts.log import Bound, LogFile
@@ -35,6 +35,7 @@ class ServerLog:
         on_progress: called on news about start-up; True if a new phase began.
         on_ready_line: called once, when the log says that the server is up.
         on_fatal: called once, with the first line that says it cannot go on.
+        user: files and directories that the user works on.
 
     Raises:
         OSError: the log cannot be opened.
@@ -51,13 +52,14 @@ class ServerLog:
         on_progress: Callable[[bool], None],
         on_ready_line: Callable[[], None],
         on_fatal: Callable[[Fatal], None],
+        user: Sequence[str] = (),
     ) -> None:
         self.progress: Progress | None = None
         self._began = {_START: clock()}
         self._clock = clock
         self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
         self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)
-        self._diagnoser = Diagnoser(signatures, self._tracker, Owners(profile.packages))
+        self._diagnoser = Diagnoser(signatures, self._tracker, Owners(profile.packages, user))
         self._fatal_said = self._ready_said = self._muted = False
         reader = SparseReader(lambda: Scanner.of(signatures, [profile]), lambda: self._diagnoser.open, plain=0)
         self._watch = LogWatch(LogFile(attempt.log, bound), attempt.log, reader, self._on_line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,6 @@ from supervise.runner.routing import Passing, route
 from supervise.runner.world import World
 
 if TYPE_CHECKING:
-    from supervise.runner.journal import Journal
     from supervise.runner.restarting import Memory
 
 
@@ -67,7 +67,7 @@ class Service:
     ) -> None:
         self._command, self._program, self._planned = command, program, planned
         self._target, self._console, self._outside = target, console, outside
-        self._memory = _memory(planned)
+        self._memory = _memory(planned, target)
         self._loop = Loop(life.Sweeping())
         self._acting: Acting | None = None
 
@@ -89,10 +89,13 @@ class Service:
                 end = await self._attempt(performer)
                 if isinstance(end, life.Done):
                     return end
-                if (stopped := await self._wait(end, performer.journal)) is not None:
+                if (stopped := await self._wait(end, performer)) is not None:
                     return stopped
                 self._outside.renew()
                 performer = self._performer()
+        except Exception as error:
+            performer.journal.gone(error, self._memory.next if self._memory else "the launch")
+            raise
         finally:
             restore()
 
@@ -144,11 +147,11 @@ class Service:
             performer.release()
             self._loop = self._loop.next()
 
-    async def _wait(self, waiting: life.Waiting, journal: Journal) -> life.Done | None:
+    async def _wait(self, waiting: life.Waiting, over: Performer) -> life.Done | None:
         """Wait for the next attempt; None if it is to begin now."""
         from supervise.runner.restarting import Pause
 
-        self._acting = pause = Pause(self._loop, waiting, journal, self._console)
+        self._acting = pause = Pause(self._loop, waiting, over.journal, self._console, over.diagnosis)
         try:
             pause.begin()
             end = await self._loop.run(pause)
@@ -158,9 +161,9 @@ class Service:
             self._loop = self._loop.next()
 
 
-def _memory(planned: Plan) -> Memory | None:
+def _memory(planned: Plan, target: Run) -> Memory | None:
     if planned.options.restart is None:
         return None
     from supervise.runner.restarting import Memory
 
-    return Memory(planned.options.restart)
+    return Memory(planned.options.restart, planned.options.watch, but=os.path.dirname(target.path))

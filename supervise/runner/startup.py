@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
@@ -80,6 +81,7 @@ class Startup:
         # Reading the log costs a start-up of its own: it begins once the server has begun.
         from supervise.runner.server_log import ServerLog, known_failures
 
+        watch = self._plan.options.watch
         self.log = ServerLog(
             attempt,
             self._plan.profile,
@@ -89,6 +91,7 @@ class Startup:
             on_progress=self._on_progress,
             on_ready_line=self._readiness.announce,
             on_fatal=self._on_fatal,
+            user=(*watch, *map(os.path.realpath, watch)),
         )
 
     def catch_up(self) -> None:

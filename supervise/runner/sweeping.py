@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from supervise.report.console import Console
     from supervise.runner.journal import Journal
     from supervise.runner.loop import Loop
+    from supervise.runner.restarting import Memory
     from supervise.runner.world import World
 
 
@@ -25,10 +26,12 @@ class Sweeping:
         journal: where the slate is written down.
         console: where people read.
         world: the outside.
+        memory: looks at what is watched before the launch; None if there is to be no other one.
     """
 
-    def __init__(self, loop: Loop, journal: Journal, console: Console, world: World) -> None:
+    def __init__(self, loop: Loop, journal: Journal, console: Console, world: World, memory: Memory | None) -> None:
         self._loop, self._journal, self._console, self._world = loop, journal, console, world
+        self._memory = memory
         self._result: SlateResult | None = None
         self._cancelled = False
 
@@ -49,6 +52,8 @@ class Sweeping:
         if not result.clean:
             self._console.note("nothing was launched")
             self.record()
+        elif self._memory is not None and await self._memory.launching(self._world.in_thread):
+            self._console.note("note    --watch: too many files; changes are seen in the first of them only")
         self._loop.post(life.SlateCleaned() if result.clean else life.SlateRefused())
 
     def cancel(self) -> None:

@@ -250,6 +250,7 @@ STARTUP = {
         "Initializing a V1 LLM engine (v0.32.0) with config: model='M'",
         "Starting to load model /tmp/M...",
         "Model loading took 1.2 GiB memory and 3 seconds",
+        "Dynamo bytecode transform time: 4.1 s",
         "Available KV cache memory: 3.4 GiB",
         "Capturing CUDA graphs (decode, FULL):   0%|          | 0/35",
         "init engine (profile, create kv cache, warmup model) took 58.37 s",
