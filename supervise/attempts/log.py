@@ -45,21 +45,44 @@ class LogFile:
         self._bound = bound or Bound()
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._offset = 0
+        self._end: int | None = None
         self._trimmed = 0
         self._punched = 0
         self._archive = f"{path}.gz"
         self._collapses = True
         self._refused = False
 
+    @property
+    def left(self) -> int:
+        """Bytes that are still to be read."""
+        end = os.fstat(self._fd).st_size if self._end is None else self._end
+        return max(0, end - self._offset)
+
     def read(self) -> bytes:
         """The next bytes that the server wrote, at most 1 MiB; empty when there are none."""
-        data = os.pread(self._fd, _READ, self._offset)
+        if self._end is not None and self._offset >= self._end:
+            # Nobody wants the rest, which can go into the archive like all that was read.
+            self._offset = max(self._offset, os.fstat(self._fd).st_size)
+            return b""
+        size = _READ if self._end is None else min(_READ, self._end - self._offset)
+        data = os.pread(self._fd, size, self._offset)
         self._offset += len(data)
         return data
 
-    def skip_to_last(self, size: int) -> None:
-        """Go on reading with the last `size` bytes; what lies before them stays in the file, unread by us."""
-        self._offset = max(self._offset, os.fstat(self._fd).st_size - size)
+    def end_here(self) -> None:
+        """What the server writes from now on is not to be read."""
+        if self._end is None:
+            self._end = os.fstat(self._fd).st_size
+
+    def drop(self) -> int:
+        """Read no more.
+
+        Returns:
+            How many bytes were not read.
+        """
+        left = self.left
+        self._end = self._offset
+        return left
 
     def trim(self) -> bool:
         """Take one step towards the bound, if it is exceeded and the bytes have been read; True if one was taken.
@@ -109,6 +132,7 @@ class LogFile:
             self._remove(start, step)
             return
         self._offset -= step
+        self._end = None if self._end is None else self._end - step
         self._trimmed += step
         self._publish(start=0, moved=self._trimmed)
 

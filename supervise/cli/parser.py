@@ -100,6 +100,7 @@ def _run(
         clearing=clearing.clearing(),
         no_preflight=preflight.skipped(),
         restart=restarts.policy(),
+        watch=restarts.watched(),
     )
     run(command, options, boot())
 

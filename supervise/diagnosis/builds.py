@@ -26,9 +26,9 @@ _ERRORS = re.compile(
 _REPEATS = re.compile(r"(?:\S*: )?(?:ninja: build stopped|error: command |collect2: error: ld returned)")
 # PTXASError quotes ptxas; the others quote a whole build.
 _WRAPPERS = re.compile(
-    r".*(?:CppCompileError|CUDACompileError|PTXASError|PTXAS error|Error building extension|Ninja build failed"
-    r"|[Ff]ailed to compile|[Cc]ompilation failed)"
-    r"|[\w.]*CalledProcessError: Command .*\b(?:ninja|nvcc|gcc|g\+\+|cc|c\+\+|clang|cmake|hipcc)\b"
+    r".*(?:CppCompileError|CUDACompileError|PTXASError|PTXAS error|PTX codegen error|Error building extension"
+    r"|Ninja build failed|[Ff]ailed to compile|[Cc]ompilation failed)"
+    r"|[\w.]*CalledProcessError: Command .*\b(?:ninja|nvcc|gcc|g\+\+|cc|c\+\+|clang|cmake|hipcc|ptxas)\b"
 )
 
 OPENERS = (

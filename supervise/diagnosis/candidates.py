@@ -39,7 +39,7 @@ _RANKS = (
         Rank.WORKER,
         re.compile(r"(?:Vllm|Ray)?Worker|(?:rank|gpu=)\d|(?:[A-Z_]+\d+ ?)+$|ModelWorker|Exception in |kernel$|raylet$"),
     ),
-    (Rank.ENGINE, re.compile(r"(?:DP)?EngineCore|MQLLMEngine|Scheduler|scheduler")),
+    (Rank.ENGINE, re.compile(r"(?:DP)?EngineCore|MQLLMEngine|Engine background|Scheduler|scheduler")),
     (
         Rank.HELPER,
         re.compile(r"DPCoordinator|VLLM_DP_Coordinator|Detokenizer|DataParallelController|\w*Process-\d|pid$"),
@@ -47,8 +47,10 @@ _RANKS = (
     (Rank.FRONT, re.compile(r"A[Pp][Ii]Server|TokenizerManager|MultiTokenizerRouter")),
 )
 
-# SGLang's headlines, the second one before 0.4.
-_HEADLINE = re.compile(r" hit an exception|^Exception in (?:ModelTpServer|run_tp_server|ModelRpcClient):")
+# SGLang's headlines, the second one before 0.4; that of vLLM's engine where it runs inside of the front end.
+_HEADLINE = re.compile(
+    r" hit an exception|^Exception in (?:ModelTpServer|run_tp_server|ModelRpcClient):|^Engine background task failed"
+)
 
 # Where a logger of native code stands: glog's and torch's file and line, or NCCL.
 _NATIVE = re.compile(r"^NCCL$|\.(?:cc|cpp|cu|cuh|h|hpp|c):\d+$")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 
 from supervise.diagnosis.candidates import Candidate, Rank
 from supervise.model.diagnosis import Kind, Line
@@ -13,6 +14,12 @@ _TAIL_LINES = 80
 _WAKE_LINES = 600
 # What a server prints that goes on serving.
 _LIFE = (' HTTP/1.1" 200', "generation throughput: ", "gen throughput (token/s): ")
+# What a script prints of each of its steps, bars included, begins alike but for numbers. Of so many kinds of lines it
+# is remembered where they first and last stood.
+_NUMBERS = re.compile(r"[\d\s#█▏▎▍▌▋▊▉]+")
+_SHAPES = 256
+_LONGEST_SHAPE = 24
+_DRAWN = 200
 # A server that was up for so few lines has served nobody.
 _BREATH = 30
 
@@ -23,7 +30,8 @@ class Course:
 
     `advanced` is where start-up last reached a new phase, `up` where the server said that it is ready, `death` where a
     process announced that it cannot go on, `asked` where somebody asked the server to end, `ending` where it began to
-    end in order, `alive` where it last answered a request or told its throughput, `last` the last line.
+    end in order, `alive` where it last answered a request or told its throughput, `raised` where an error was last
+    reported, `last` the last line. `shapes` are the kinds of lines of a script, with their first and last number.
     """
 
     last: int = 0
@@ -33,12 +41,25 @@ class Course:
     death: int | None = None
     asked: int | None = None
     ending: int | None = None
+    raised: int = 0
+    shapes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def pass_by(self, line: Line) -> None:
         """Take note of the next line, whatever it says."""
         self.last = line.number
         if any(sign in line.text for sign in _LIFE):
             self.alive = line.number
+        elif self.up is None and not line.record and line.process is None:
+            self._remember(line)
+
+    def _remember(self, line: Line) -> None:
+        text = line.text[:_DRAWN]
+        if not any(map(str.isdigit, text)) or (text[:1].isspace() and "%|" not in text):
+            return
+        shape = _NUMBERS.sub("0", text)[:_LONGEST_SHAPE]
+        first, _ = self.shapes.get(shape, (line.number, 0))
+        if shape in self.shapes or len(self.shapes) < _SHAPES:
+            self.shapes[shape] = (first, line.number)
 
     @property
     def stopped(self) -> bool:
@@ -69,7 +90,7 @@ class Course:
         """
         if self.death is not None:
             return cause is not None or not self._was_ending
-        if cause is None or not cause.strong:
+        if cause is None or not cause.strong or self._went_on_after(cause):
             return False
         if cause.rank >= Rank.FRONT and self.alive > cause.line.number:
             return False
@@ -85,10 +106,14 @@ class Course:
 
     @property
     def _was_ending(self) -> bool:
-        """Whether a server that was up ended in order when something in it died: that was its own doing."""
-        if self.up is None or self.ending is None or self.death is None:
+        """Whether a server that was up ended in order when something in it died: that was its own doing.
+
+        Of a log whose head is missing an answered request tells that it was up.
+        """
+        up = self.up or self.alive
+        if not up or self.ending is None or self.death is None:
             return False
-        return self.up < self.ending < self.death
+        return up < self.ending < self.death
 
     def in_words(self, *, ready: bool) -> str:
         """What became of a server that did not fail.
@@ -101,6 +126,15 @@ class Course:
         if self.ending is not None:
             return "The server ended in order."
         return "Nothing in the log says that the server failed." + ("" if ready else " It was not ready yet.")
+
+    def _went_on_after(self, cause: Candidate) -> bool:
+        """Whether a script printed an error that it had caught (`item 7: Traceback …`), and went on with its steps."""
+        report = cause.traceback
+        if report is None or report.header is None or cause.headed or cause.rank is not Rank.MAIN:
+            return False
+        if report.header.number != report.first or report.header.record:
+            return False
+        return any(first < report.first and last > self.raised for first, last in self.shapes.values())
 
     def _went_down_after(self, cause: Candidate) -> bool:
         return not self.stopped and self.ending is not None and 0 <= self.ending - cause.line.number <= _WAKE_LINES

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from supervise.diagnosis.matching import OPTIONAL, QUIET, Matcher, fields
 from supervise.diagnosis.prefixes import parse
 from supervise.model.diagnosis import Line, Signature, SignatureSet, Trap
+from supervise.profiles.automaton import LONGEST
+from supervise.profiles.own import unfit
 from supervise.profiles.signatures import FIGURES
+from supervise.profiles.structure import trouble
 
 Clock = Callable[[], float]
 Entry = Signature | Trap
+_Said = Iterator[tuple[str, str]]
+_E = TypeVar("_E", bound=Entry)
 
-LONGEST = 16_384
-"""Characters of the longest hostile text: longer lines are cut before they are matched."""
+Limit = Callable[[], AbstractContextManager[object]]
+
+_BOUND = "give repetitions in the pattern a bound, and let no two of them take the same text"
 
 # What explodes is seen in few repetitions: with many it could not be waited for. No polynomial grows like that from
 # step to step, and what grows with the cube is seen when their number doubles.
@@ -51,30 +58,55 @@ class Fault(NamedTuple):
         return " ".join(f"{self.file}: {self.id}: {self.what}; {self.todo}".split())
 
 
-def prove(file: str, entries: SignatureSet, everything: SignatureSet, clock: Clock) -> list[Fault]:
+class TooLongError(Exception):
+    """An entry could not be proven in the time that it may take."""
+
+
+def prove(
+    file: str, entries: SignatureSet, everything: SignatureSet, clock: Clock, limit: Limit = nullcontext
+) -> list[Fault]:
     """Prove all entries of one file.
+
+    A pattern that is unsafe by its structure is not searched with.
 
     Args:
         file: its name, for faults.
         entries: what it holds.
         everything: all that is known, the file's own entries among it: others must not take its samples.
         clock: tells the time in seconds; only proportions of what it tells count.
+        limit: makes what bounds the proof of one entry, raising `TooLongError` within it.
 
     Returns:
         The faults, in the order of the file.
     """
+    everything = SignatureSet(_safe(everything.signatures), _safe(everything.traps))
     matcher = Matcher(everything)
     faults: list[Fault] = []
     listed: tuple[Entry, ...] = (*entries.signatures, *entries.traps)
     for entry in listed:
-        said = chain(_of_samples(entry, matcher, everything), _of_templates(entry), _of_effort(entry, clock))
-        faults.extend(Fault(file, entry.id, what, todo) for what, todo in said)
+        try:
+            with limit():
+                faults.extend(
+                    Fault(file, entry.id, what, todo) for what, todo in _said(entry, matcher, everything, clock)
+                )
+        except TooLongError:
+            faults.append(Fault(file, entry.id, "effort explodes: the proof did not end in time", _BOUND))
     return faults
 
 
-# --- samples ----------------------------------------------------------------------------------------------------------
+def _safe(entries: Iterable[_E]) -> tuple[_E, ...]:
+    return tuple(entry for entry in entries if trouble(entry.pattern) is None)
 
-_Said = Iterator[tuple[str, str]]
+
+def _said(entry: Entry, matcher: Matcher, everything: SignatureSet, clock: Clock) -> _Said:
+    if found := unfit(entry):
+        what, allowed = found
+        yield what, f"allowed: {allowed}"
+        return
+    yield from chain(_of_samples(entry, matcher, everything), _of_templates(entry), _of_effort(entry, clock))
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
 
 
 def _of_samples(entry: Entry, matcher: Matcher, everything: SignatureSet) -> _Said:
@@ -140,7 +172,7 @@ def _of_effort(entry: Entry, clock: Clock) -> _Said:
     for before, fragment, after in _hostile(entry):
         if is_slow(entry.pattern, before, fragment, after, clock):
             place = f"after {_quoted(before)}" if before else f"before {_quoted(after)}"
-            yield f"effort explodes on {fragment!r} repeated {place}", "give repetitions in the pattern a bound"
+            yield f"effort explodes on {fragment!r} repeated {place}", _BOUND
             return
 
 

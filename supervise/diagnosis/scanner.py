@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from supervise.diagnosis.lines import RECORD_LIMIT, LineReader
+from supervise.diagnosis.seams import clean_start
 from supervise.diagnosis.searching import OPENERS, Hit, Scanner
 from supervise.diagnosis.tolerance import Tolerance
 from supervise.model.diagnosis import Line
@@ -32,8 +33,8 @@ __all__ = ["ALLOWANCE", "HURRIED", "OPENERS", "PLAIN", "Scanner", "SparseReader"
 PLAIN = 256 * 1024
 """Bytes at the beginning of a log of which every line is delivered: banners, arguments, and nearly every ticket."""
 
-ALLOWANCE = 2 * 1024 * 1024
-"""Bytes of a file that one literal may have read in full: a second's work."""
+ALLOWANCE = 1024 * 1024
+"""Bytes of a file that one literal may have delivered: half a second's work."""
 
 HURRIED = 64 * 1024
 """The same for whoever has to catch up with a server that is writing."""
@@ -189,14 +190,16 @@ class SparseReader:
                     break
                 start, stop = data.rfind(b"\n", 0, hit.end) + 1, data.find(b"\n", hit.end) + 1
                 before = self._begin(hit, opened=eager.opens(data, start, stop))
-                start = _lines_back(data, _at_most(data, at, start), start, before)
+                start = (
+                    _lines_back(data, at, start, before) if before <= _BEFORE else _far_back(data, at, start, before)
+                )
                 self._lines.skip(data[at:start])
             self._tolerance.charge(self._reason, stop - start)
             yield from self._lines.take(data[start:stop])
             at = stop
         if self._tolerance.tired:
-            last = _lines_back(data, _at_most(data, at, len(data)), len(data), _DEATH_BEFORE)
-            self._held = data[max(at, last) :]
+            last = _far_back(data, at, len(data), _DEATH_BEFORE)
+            self._held = data[last:]
         last = max(at, last)
         self._lines.skip(data[at:last])
         if last < len(data) and not self._held:
@@ -227,11 +230,6 @@ class SparseReader:
         self._patience = _PATIENCE if opened else self._patience - _BATCH
 
 
-def _at_most(data: bytes, at: int, end: int) -> int:
-    """Where the first line begins of those that may be taken up again before the end of another."""
-    return at if end - at <= _HELD else data.find(b"\n", end - _HELD) + 1
-
-
 def _lines_back(data: bytes, floor: int, start: int, count: int) -> int:
     """Where the line begins that lies so many lines before the beginning of another, not before `floor`."""
     for _ in range(count):
@@ -239,6 +237,13 @@ def _lines_back(data: bytes, floor: int, start: int, count: int) -> int:
             break
         start = max(floor, data.rfind(b"\n", floor, start - 1) + 1)
     return start
+
+
+def _far_back(data: bytes, floor: int, start: int, count: int) -> int:
+    """The same, not more bytes back than can be held, and not in the middle of a report."""
+    near = floor if start - floor <= _HELD else data.find(b"\n", start - _HELD) + 1
+    back = _lines_back(data, near, start, count)
+    return back if back == floor else clean_start(data, back, start)
 
 
 def _end_of_batch(data: bytes, start: int) -> int:

@@ -17,11 +17,12 @@ OPENERS = (*tracebacks.OPENERS, "The above exception was the direct cause", "Dur
 """What begins a report of several lines, or belongs to one."""
 
 # What any error at all is printed with. As noise they are one thing: whoever is tired of one is tired of all.
-_COMMON = frozenset({*tracebacks.OPENERS[:2], *OPENERS[-2:], "Error: ", "error: ", " error "})
+_COMMON = frozenset({*tracebacks.OPENERS[:2], *OPENERS[-2:], "Error: ", " Error ", "error: ", " error "})
 _ERRORS = "errors"
 # What means something at the beginning of a record only, and stands in many a plain line ("cache usage: 0.3%").
 _BEGINNING = rb"(?:\n|[^a-z \n]|[^a-z\n] )"
 _AT_BEGINNING = {"usage: ": _BEGINNING + rb"usage: ", "+ ": _BEGINNING + rb"\++ (?:exec |vllm|sglang|python|/|\w+=)"}
+_DEATHS = (Role.CASCADE, Role.CONFIRMATION)
 _MEMORY = 32 * 1024 * 1024
 _VARIANTS = 4
 
@@ -120,9 +121,6 @@ class Scanner:
     def opens(self, data: bytes, start: int, end: int) -> bool:
         """Whether a report of several lines begins between two places; the byte before `start` is an LF."""
         return self._find_opener is not None and self._find_opener(data, start - 1, end) is not None
-
-
-_DEATHS = (Role.CASCADE, Role.CONFIRMATION)
 
 
 def name_of(literal: str) -> str:

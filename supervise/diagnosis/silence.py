@@ -15,7 +15,7 @@ _NATIVE_CRASH = (SIGSEGV, SIGBUS, SIGABRT)
 _SILENT = " and its log names no cause"
 _CODE = re.compile(r"-?\d+")
 # Workers are named by their rank, and any of them may be the one that is killed.
-_RANK = re.compile(r"[-_ ]?\d+$")
+_RANK = re.compile(r"(?:[-_ ]|(?<!\d))\d+$")
 _OUT_OF_MEMORY = re.compile(r"Out of memory|oom-kill", re.IGNORECASE)
 
 

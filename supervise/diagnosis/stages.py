@@ -13,7 +13,8 @@ _STAGES = {
     "engine": "run_engine_core worker_main _init_executor init_worker init_device run_scheduler_process",
     "distributed": (
         "init_worker_distributed_environment init_distributed_environment init_process_group init_torch_distributed "
-        "initialize_model_parallel ensure_model_parallel_initialized ncclCommInitRank init_model_parallel"
+        "initialize_model_parallel ensure_model_parallel_initialized ncclCommInitRank init_model_parallel "
+        "initialize_ray_cluster _wait_until_pg_ready"
     ),
     "weights": "load_model initialize_model load_weights load_all_weights init_lora_manager",
     "profile": "determine_available_memory determine_num_available_blocks profile_run profile_max_num_token",

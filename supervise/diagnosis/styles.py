@@ -35,6 +35,8 @@ class Opening(NamedTuple):
 
 
 _GROUP = re.compile(r"\s*\+ Exception Group " + re.escape(OPENER))
+# A progress bar does not end its line: what comes next stands right after it.
+_GLUED = re.compile(r".*[\])%|█#…]" + re.escape(OPENER) + ":$")
 _NOTEBOOK = re.compile(r"(?:\w+\.)*(?P<name>\w+) {2,}" + re.escape(OPENER) + "$")
 # `  | text`, or a rule between two exceptions of a group: `  +-+---------------- 1 ----------------`.
 _MARGIN = re.compile(r"\s*(?:\| ?|\+-(?:\+-)?-+(?: [\d.]+ -+)?$|\+ )")
@@ -63,6 +65,8 @@ def opening(text: str) -> Opening | None:
         return Opening(Style.PLAIN)
     if text.endswith(f": {OPENER}:") and not text[0].isspace():
         return Opening(Style.PLAIN, headed=True)
+    if _GLUED.match(text):
+        return Opening(Style.PLAIN)
     if _GROUP.match(text):
         return Opening(Style.GROUP)
     if text[0] in _BORDERS and f" {OPENER} " in text:

@@ -30,8 +30,9 @@ __all__ = ["EVIDENCE", "Diagnoser"]
 
 _ENGINES = ("vllm", "sglang")
 _ECHOES = 16
-# A warning's traceback was handled by whoever logged it.
+# A warning's traceback was handled by whoever logged it, and so was that of one of vLLM's handlers of requests.
 _HANDLED = QUIET | {"WARNING"}
+_HANDLERS = re.compile(r"(?:serving_\w+|\w+_(?:tool|reasoning)_parser)\.py:\d+")
 # Where a logger names the line of code that called it, the engine logged; otherwise somebody passes its output on.
 _CODE = re.compile(r"[\w./<>-]+\.\w+:\d+")
 # What asks a server to end, and what one exits with that was asked: 0, or as a shell says those.
@@ -209,6 +210,7 @@ class Diagnoser:
         """Note a candidate. True if it is certain now that the server dies."""
         if self._course.stopped:
             return False
+        self._course.raised = line.number
         new = self._candidate(line, match, traceback)
         self._causes.add(new, dying=self._dying)
         if self._dying:
@@ -231,7 +233,7 @@ class Diagnoser:
         """Whether somebody caught it and went on: a failed request, a destructor, a warning."""
         if traceback.exception.level in _HANDLED and not _relayed(traceback):
             return True
-        if self._matcher.hides(traceback.exception):
+        if self._matcher.hides(traceback.exception) or _HANDLERS.match(traceback.exception.source or ""):
             return True
         return traceback.header is not None and self._matcher.covers(traceback.header)
 

@@ -30,21 +30,32 @@ class Settings:
     evict: Evict | None = None
 
 
+def settings_dir(env: Mapping[str, str]) -> str:
+    """Where the files of this user are.
+
+    Args:
+        env: `XDG_CONFIG_HOME` counts only if it is absolute (XDG Base Directory Specification); otherwise ~/.config.
+
+    Returns:
+        A path, there or not.
+    """
+    base = env.get("XDG_CONFIG_HOME", "")
+    home = env.get("HOME") or os.path.expanduser("~")
+    return os.path.join(base if os.path.isabs(base) else os.path.join(home, ".config"), "supervise")
+
+
 def settings_path(env: Mapping[str, str]) -> str:
     """Where the settings are, there or not.
 
     Args:
-        env: `SUPERVISE_CONFIG` names the file; otherwise it is below `XDG_CONFIG_HOME`, which counts only if it is
-            absolute (XDG Base Directory Specification), or ~/.config.
+        env: `SUPERVISE_CONFIG` names the file; otherwise it is in `settings_dir`.
 
     Returns:
         A path.
     """
     if named := env.get("SUPERVISE_CONFIG"):
         return named
-    base = env.get("XDG_CONFIG_HOME", "")
-    home = env.get("HOME") or os.path.expanduser("~")
-    return os.path.join(base if os.path.isabs(base) else os.path.join(home, ".config"), "supervise", "config.toml")
+    return os.path.join(settings_dir(env), "config.toml")
 
 
 def load_settings(env: Mapping[str, str]) -> Settings:

@@ -102,7 +102,8 @@ def parse_signatures(data: bytes, file: str) -> SignatureSet:
         ProfileError: naming file, key, what is wrong with it, and what is allowed.
     """
     try:
-        document = tomllib.loads(data.decode())
+        # Some editors put a mark of the byte order first, which TOML does not know.
+        document = tomllib.loads(data.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProfileError(file, "", f"is not TOML: {error}", "a TOML document in UTF-8") from error
     _Entry(document, file, "").only("signature", "trap")

@@ -18,6 +18,7 @@ def to_data(diagnosis: Diagnosis) -> dict[str, Any]:
     Returns:
         The object; keys are stable, additions may follow.
     """
+    end = {"end": diagnosis.end} if diagnosis.end is not None else {}
     return {
         "text": diagnosis.text,
         "line": diagnosis.line,
@@ -27,6 +28,7 @@ def to_data(diagnosis: Diagnosis) -> dict[str, Any]:
         "class": diagnosis.failure.value,
         "phase": diagnosis.phase,
         "fingerprint": diagnosis.fingerprint,
+        **end,
         "meaning": diagnosis.meaning,
         "advice": list(diagnosis.advice),
         "evidence": [{"line": line.number, "text": line.raw} for line in diagnosis.evidence],
@@ -56,6 +58,7 @@ def from_data(said: object) -> Diagnosis | None:
         evidence=tuple(line for each in _list(said.get("evidence")) if (line := _line(each))),
         rank=_number(said.get("rank")),
         fingerprint=_text(said.get("fingerprint")),
+        end=_text(said.get("end")),
     )
 
 

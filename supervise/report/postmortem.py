@@ -94,11 +94,11 @@ class PostMortem:
     @property
     def history(self) -> str:
         """Whether earlier attempts failed of the same."""
-        if self.cause is None or self.cause.text is None:
-            return ""
         if self.same:
             several = "attempts" if len(self.same) > 1 else "attempt"
             return f"same cause as {several} {', '.join(map(str, self.same))}"
+        if self.cause is None or self.cause.text is None:
+            return ""
         return "new cause" if self.earlier else "no earlier failure is kept"
 
     def as_data(self) -> dict[str, Any]:

@@ -15,7 +15,10 @@ from supervise.slate.aftermath import Aftermath
 
 @dataclass(slots=True)
 class Ended:
-    """Filled in as the end proceeds; `group_is_over` from the moment that somebody has proven the group empty."""
+    """Filled in as the end proceeds; `group_is_over` from the moment that somebody has proven the group empty.
+
+    `log_unread` are the bytes of the log that there was no time to read.
+    """
 
     group_is_over: bool = False
     survivors: list[dict[str, Any]] = field(default_factory=list)
@@ -24,6 +27,7 @@ class Ended:
     seconds: float = 0.0
     removed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    log_unread: int = 0
     aftermath: Aftermath = field(default_factory=Aftermath)
 
     def by_keeper(self, message: dict[str, Any]) -> None:

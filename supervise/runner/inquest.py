@@ -57,7 +57,7 @@ class Inquest:
         log = self._startup.log
         if log is None:
             return None
-        log.finish()
+        self._ended.log_unread = await log.finish()
         leader, members = (opened.leader, opened.members) if opened else (None, ())
         end = await self._world.in_thread(self._circumstances.end, reason, self._ended, leader, members, log.phase)
         if reason.cause is Cause.ASKED and self._startup.fatal is not None:

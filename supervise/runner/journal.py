@@ -12,6 +12,7 @@ from supervise.host import procfs
 from supervise.lifecycle import Done, State
 from supervise.model.exits import Exit
 from supervise.runner.attempt import Opened, identities
+from supervise.runner.report import unlaunched
 from supervise.slate.serialise import to_json
 from supervise.text import printable
 
@@ -34,16 +35,21 @@ class Journal:
         keeper: identity of the keeper.
         guard: identity of its guard.
         tiers: what holds the group.
+        what: what is about to be launched: see Memory.next.
     """
 
-    def __init__(self, run: Run, console: Console, keeper: ProcessId, guard: ProcessId, tiers: Tiers) -> None:
+    def __init__(
+        self, run: Run, console: Console, keeper: ProcessId, guard: ProcessId, tiers: Tiers, what: str = "the launch"
+    ) -> None:
         self.opened: Opened | None = None
         self.tiers = tiers
-        self._run, self._console, self._keeper, self._guard = run, console, keeper, guard
+        self._run, self._console, self._keeper, self._guard, self._what = run, console, keeper, guard, what
         self._failed = False
 
     def enter(self, state: State, phase: str | None, fatal: Fatal | None = None, **more: object) -> None:
         """A new state: in run.json and in the history."""
+        if isinstance(state, Done) and self.opened is None:
+            more |= unlaunched(state, self._what)
         self.publish(state, phase, fatal, **more)
         self.append(state, fatal, **more)
 

@@ -20,7 +20,7 @@ from supervise.runner.containment import Containment
 from supervise.runner.inquest import Inquest
 from supervise.runner.journal import Journal
 from supervise.runner.passing import PassThrough
-from supervise.runner.report import Account, conclude, how, unlaunched, why
+from supervise.runner.report import Account, conclude, how, why
 from supervise.runner.startup import Startup
 from supervise.runner.sweeping import Sweeping
 from supervise.runner.tasks import Tasks
@@ -77,7 +77,8 @@ class Performer:
         keeper = world.start_keeper()
         self._reaper = Reaper(self._on_child_end)
         self._group = Containment(keeper, plan.deadlines, self, childless=self._reaper.reap)
-        self.journal = Journal(run, console, keeper.id, keeper.guard, world.tiers)
+        what = memory.next if memory else "the launch"
+        self.journal = Journal(run, console, keeper.id, keeper.guard, world.tiers, what)
         self._startup = Startup(loop, plan, self._group, self.journal, console, world)
         self._sweeping = Sweeping(loop, self.journal, console, world, memory)
         self._inquest = Inquest(self._group.ended, self._startup, plan.options.ready_timeout_s, world)
@@ -105,7 +106,7 @@ class Performer:
         {
             Effect.CANCEL_SLATE: self._sweeping.cancel,
             Effect.LAUNCH: self._launch,
-            Effect.ARM_LINGER: self._arm_linger,
+            Effect.ARM_LINGER: lambda: self._later(self._plan.profile.linger_s, life.LingerExpired()),
             Effect.ANNOUNCE_READY: self._startup.announce_ready,
             Effect.CAPTURE: self._capture,
             Effect.STOP_GROUP: self._stop_group,
@@ -117,7 +118,7 @@ class Performer:
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
         if self.opened is not None or not isinstance(state, life.Starting):
-            self._publish(state)
+            self.journal.enter(state, self._startup.phase, self._startup.fatal)
         begins = self._reason is None
         if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
             if begins:
@@ -163,7 +164,7 @@ class Performer:
             self._run, self._command, self._plan.need, guard=keeper.guard, keeper=keeper.id, tiers=tiers
         )
         self.journal.opened = opened
-        self._publish(self._loop.state)
+        self.journal.enter(self._loop.state, None)
         opened.limits_raised = self._world.raise_limits(keeper.id.pid)
         self._console.attempt(opened.attempt.number, opened.attempt.log)
         self._sweeping.record()
@@ -237,9 +238,6 @@ class Performer:
         if tier in self._plan.options.wanted.required:
             self.broken(TierError(f"--require-tier {tier}: {why}"))
 
-    def _arm_linger(self) -> None:
-        self._later(self._plan.profile.linger_s, life.LingerExpired())
-
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def lost(self) -> None:
@@ -296,12 +294,6 @@ class Performer:
             up_s = self._startup.up_s(self._ended_at)
             self._restarts = await self._memory.facts(self.opened.attempt.number, up_s, self._world.in_thread)
         self._loop.post(life.Verified(self.diagnosis, self._group.ended.aftermath.held, self._restarts))
-
-    def _publish(self, state: State) -> None:
-        more = {}
-        if isinstance(state, life.Done) and self._reason is None:
-            more = unlaunched(state, self._memory.next if self._memory else "the launch")
-        self.journal.enter(state, self._startup.phase, self._startup.fatal, **more)
 
     def _later(self, delay_s: float, event: life.Event) -> None:
         self._timers.later(delay_s, lambda: self._loop.post(event))

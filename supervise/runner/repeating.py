@@ -35,4 +35,7 @@ def repetition(run: Run, attempt: Attempt, failure: Diagnosis | None) -> Repetit
     if not cause.known:
         return Repetition()
     same = next((number for number, failed in earlier if cause.same_as(failed)), None)
-    return Repetition("new cause") if same is None else Repetition(f"same cause as attempt {same}", same)
+    if same is None:
+        # Of a cause that nobody printed nobody knows whether it is new.
+        return Repetition("new cause" if cause.printed else None)
+    return Repetition(f"same cause as attempt {same}", same)

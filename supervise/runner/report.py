@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from supervise.report.console import Console
     from supervise.runner.ended import Ended
 
+_MIB = 1024 * 1024
 # Ends that are the server's own failure.
 _SERVERS_FAULT = (Cause.DIED, Cause.FATAL, Cause.NOT_READY)
 
@@ -116,6 +117,9 @@ def _tell(told: Account, log: str, end: Done | Waiting, console: Console, repeat
     console.survivors(ended.survivors)
     if told.failure is not None:
         console.diagnosis(told.failure, log)
+        if ended.log_unread:
+            size = f"{ended.log_unread / _MIB:.1f} MiB"
+            console.note(f"{size} of the log were not read, there was too much of it; `supervise explain` reads it all")
         if repeats.told is not None:
             console.line("history", repeats.told)
     if isinstance(end, Waiting):
@@ -148,5 +152,6 @@ def _outcome(told: Account, done: Done) -> dict[str, Any]:
         "removed": ended.removed,
         "left": ended.left,
         "checks": list(ended.aftermath.sentences),
+        **({"log_unread_bytes": ended.log_unread} if ended.log_unread else {}),
         "stop_s": round(ended.seconds, 3),
     }

@@ -35,7 +35,7 @@ _PATIENCE_S = 10.0
 
 
 class Memory:
-    """What supervise remembers of the attempts that it has relaunched, and of the files that the present one began with.
+    """What supervise remembers of attempts that it has relaunched, and of the files that the present one began with.
 
     Args:
         policy: the user's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -9,18 +10,22 @@ from supervise.attempts.log import Bound, LogFile
 from supervise.attempts.store import Attempt
 from supervise.diagnosis.frames import Owners
 from supervise.diagnosis.progress import ProgressTracker
-from supervise.diagnosis.scanner import Scanner, SparseReader
+from supervise.diagnosis.scanner import HURRIED, Scanner, SparseReader
 from supervise.diagnosis.verdict import Diagnoser
 from supervise.model.diagnosis import Diagnosis, End, Fatal, Line, Progress, SignatureSet
 from supervise.model.profile import Profile
 from supervise.profiles.errors import ProfileError
+from supervise.profiles.own import with_own
 from supervise.profiles.signatures import load_signatures
 from supervise.report.console import Console
 from supervise.runner.watching import LogWatch
 
 # What comes before the first line that a profile knows: imports, mostly, and silence for 13 to 16 s.
 _START = "start"
-_CATCH_UP_S = 1.0
+# Last words are few lines, or much that can be skimmed.
+_CATCH_UP_S = 0.2
+# Whoever has so many bytes to read is behind: a second's work if they have to be read in full.
+_BEHIND = 2 * 1024 * 1024
 
 
 class ServerLog:
@@ -60,9 +65,15 @@ class ServerLog:
         self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
         self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)
         self._diagnoser = Diagnoser(signatures, self._tracker, Owners(profile.packages, user))
-        self._fatal_said = self._ready_said = self._muted = False
-        reader = SparseReader(lambda: Scanner.of(signatures, [profile]), lambda: self._diagnoser.open, plain=0)
-        self._watch = LogWatch(LogFile(attempt.log, bound), attempt.log, reader, self._on_line)
+        self._fatal_said = self._ready_said = False
+        log = LogFile(attempt.log, bound)
+        reader = SparseReader(
+            lambda: Scanner.of(signatures, [profile]),
+            lambda: self._diagnoser.open,
+            plain=0,
+            allowance=lambda: HURRIED if log.left > _BEHIND else None,
+        )
+        self._watch = LogWatch(log, attempt.log, reader, self._on_line)
 
     @property
     def phase(self) -> str | None:
@@ -74,27 +85,34 @@ class ServerLog:
         moments = [*self._began.values(), until]
         return {name: end - began for name, (began, end) in zip(self._began, pairwise(moments), strict=True)}
 
-    def mute(self) -> None:
-        """Read what has been written until now; what comes after it tells nothing."""
-        if not self._muted:
-            self.catch_up()
-            self._muted = True
+    def mute(self, *, asked: bool = False) -> None:
+        """What comes after what has been written until now tells nothing.
+
+        Args:
+            asked: whether somebody asked for the stop: then nothing tells anything any more.
+        """
+        if asked:
+            self._watch.drop()
+        else:
+            self._watch.end_here()
 
     def catch_up(self) -> None:
-        """Read what has been written until now, as far as that takes no longer than a second."""
+        """Read what has been written until now, as far as that takes no time."""
         self._watch.catch_up(_CATCH_UP_S)
 
-    def finish(self) -> None:
-        """Read to the end and let go of the file."""
-        self._watch.finish()
+    async def finish(self) -> int:
+        """Read to the end and let go of the file.
+
+        Returns:
+            How many bytes there was no time to read.
+        """
+        return await self._watch.finish()
 
     def conclude(self, end: End) -> Diagnosis:
         """The first cause, now that it is over."""
         return self._diagnoser.conclude(end)
 
     def _on_line(self, line: Line) -> None:
-        if self._muted:
-            return
         if (fatal := self._diagnoser.feed(line)) and not self._fatal_said:
             self._fatal_said = True
             self._on_fatal(fatal)
@@ -115,9 +133,13 @@ class ServerLog:
 
 
 def known_failures(profile: Profile, console: Console) -> SignatureSet:
-    """The signatures of a profile; a damaged file costs their names, never the server."""
+    """The signatures of a profile and the user's own; a damaged file costs their names, never the server."""
     try:
-        return load_signatures(profile.signatures)
+        known = load_signatures(profile.signatures)
     except ProfileError as error:
         console.error(f"{error}; causes will be named from tracebacks only")
-        return SignatureSet()
+        known = SignatureSet()
+    known, notes = with_own(known, os.environ)
+    for note in notes:
+        console.error(note)
+    return known

@@ -102,7 +102,10 @@ class Startup:
     def mute(self) -> None:
         """What is written once somebody has been told to stop is of our own making, and no cause of anything."""
         if self.log is not None:
-            self.log.mute()
+            state = self._loop.state
+            asked = isinstance(state, life.Stopping | life.Killing) and state.reason.cause is life.Cause.ASKED
+            # Of one that was dying already, what it died of is still told.
+            self.log.mute(asked=asked and self.fatal is None)
 
     async def watch(self) -> None:
         """Look until it is ready, or until another server turns out to answer in its place."""

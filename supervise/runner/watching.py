@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from typing import Protocol
 
 from supervise.attempts.log import LogFile
@@ -14,10 +15,14 @@ from supervise.model.diagnosis import Line
 # Where inotify has no instance left for us (128 per user by default), a look per second finds everything a bit later.
 _FALLBACK_S = 1.0
 _PAUSE_S = 0.01
-# So much in one bite is a flood: there is more.
-_FLOOD = 512 * 1024
-_CATCH_UP_S = 10.0
-_LAST_BYTES = 4 * 1024 * 1024
+# So long the loop is held at most, more or less: whoever asks for a stop has to wait for it.
+_TURN_S = 0.03
+# What is left at the end is read for so long; then its lines are counted for so long, up to the last bytes.
+_REST_S = 8.0
+_COUNT_S = 2.0
+_LAST_BYTES = 256 * 1024
+# A log that is too long when its server is gone does no harm any more.
+_TRIM_S = 1.0
 
 
 class Sink(Protocol):
@@ -42,47 +47,90 @@ class LogWatch:
         self._path = path
         self._sink = sink
         self._reader = reader
+        self._lines: Iterator[Line] = iter(())
         self._loop = asyncio.get_running_loop()
         self._notifier: int | None = None
         self._settled = False
         self._again: asyncio.Handle | None = self._loop.call_soon(self._read)
 
-    def finish(self) -> None:
-        """Read what is left, an unfinished last line included, and let go of the log."""
+    def end_here(self) -> None:
+        """Take no line of what is written from now on."""
+        self._log.end_here()
+
+    def drop(self) -> None:
+        """Take no line any more."""
+        self._lines = iter(())
+        self._log.drop()
+
+    async def finish(self) -> int:
+        """Read what is left, an unfinished last line included, and let go of the log.
+
+        Returns:
+            How many bytes were not read, because that would have taken too long.
+        """
         if self._again is not None:
             self._again.cancel()
         self._unsubscribe()
-        while not self.catch_up(_CATCH_UP_S):
-            # The first cause has long been seen, or it is near the end; nobody shall wait minutes for a flood.
-            self._log.skip_to_last(_LAST_BYTES)
-        while self._log.trim():
-            pass
+        unread = 0
+        if not await self._read_within(_REST_S):
+            unread = await self._skip_within(_COUNT_S)
+            unread += 0 if await self._read_within(_COUNT_S) else self._log.drop()
+        until = self._loop.time() + _TRIM_S
+        while self._log.trim() and self._loop.time() < until:
+            await asyncio.sleep(0)
         for line in self._reader.close():
             self._sink(line)
         self._log.close()
+        return unread
 
     def catch_up(self, within_s: float) -> bool:
         """Read what has been written until now; False if that was too much for the time."""
         until = self._loop.time() + within_s
-        while data := self._log.read():
-            self._feed(data)
-            self._log.trim()
+        while True:
+            for line in self._lines:
+                self._sink(line)
+                if self._loop.time() > until:
+                    return False
             if self._loop.time() > until:
                 return False
+            data = self._log.read()
+            if not data:
+                return True
+            self._lines = self._reader.feed(data)
+
+    async def _read_within(self, seconds: float) -> bool:
+        until = self._loop.time() + seconds
+        while not self.catch_up(_TURN_S):
+            if self._loop.time() > until:
+                return False
+            self._log.trim()
+            await asyncio.sleep(0)
         return True
 
+    async def _skip_within(self, seconds: float) -> int:
+        """Only count lines, up to the last bytes: there the cause may be."""
+        for line in self._lines:
+            self._sink(line)
+        until = self._loop.time() + seconds
+        passed = 0
+        while self._log.left > _LAST_BYTES and self._loop.time() < until:
+            data = self._log.read()
+            self._reader.pass_over(data)
+            passed += len(data)
+            await asyncio.sleep(0)
+        return passed if self._log.left <= _LAST_BYTES else passed + self._log.drop()
+
     def _read(self) -> None:
-        """Take one bite and give the loop a turn before the next: a flood must not starve a stop request."""
+        """Read for a turn and give the loop one before the next: a flood must not starve a stop request."""
         self._again = None
-        data = self._log.read()
-        if data:
+        before = self._log.left
+        done = self.catch_up(_TURN_S)
+        if before or not done:
             self._unsubscribe()
-            self._feed(data)
-        trimmed = self._log.trim()
-        if trimmed or len(data) >= _FLOOD:
+        if self._log.trim() or not done:
             self._settled = False
             self._again = self._loop.call_soon(self._read)
-        elif data:
+        elif before:
             self._pause()
         elif self._notifier is None:
             self._rest()
@@ -125,7 +173,3 @@ class LogWatch:
             self._again.cancel()
         self._settled = False
         self._read()
-
-    def _feed(self, data: bytes) -> None:
-        for line in self._reader.feed(data):
-            self._sink(line)

@@ -88,9 +88,12 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
     notes: list[str] = []
     record = records.read(attempt, "attempt", notes)
     outcome = None if live else records.read(attempt, "outcome", notes)
-    state = (run.read_state() or {}) if live else {}
+    state = run.read_state() or {}
+    ended = None if live else _ended(run, attempt, state)
+    if ended and outcome:
+        notes.append(f"after it: {ended['why']}, exit {ended['exit_status']}")
     began = records.seconds(record.get("began")) if record else None
-    moments = records.moments(run, attempt.number, notes)
+    moments = list(_until_over(records.moments(run, attempt.number, notes)))
     cause = from_data(outcome.get("cause")) if outcome else records.from_log(attempt, record, notes, live=live)
     failures = run.recent_failures(attempt.number)
     good = _last_good(run, attempt.number)
@@ -105,7 +108,7 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
         began=began,
         seconds=_lasted(began, moments, live=live),
         outcome=records.text(outcome, "outcome"),
-        how=_how(outcome, state, live=live),
+        how=_how(outcome, state, ended, live=live),
         exit_status=outcome.get("exit_status") if outcome else None,
         exit_means=_exit_means(outcome or {}),
         ready_s=records.seconds((outcome or {}).get("ready_s")),
@@ -126,12 +129,22 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
-def _how(outcome: Mapping[str, Any] | None, state: Mapping[str, Any], *, live: bool) -> str:
+def _ended(run: Run, attempt: Attempt, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """How the run ended, where it was not by the end of this attempt."""
+    latest = run.latest()
+    return state.get("ended") if latest is not None and latest.number == attempt.number else None
+
+
+def _how(
+    outcome: Mapping[str, Any] | None, state: Mapping[str, Any], ended: Mapping[str, Any] | None, *, live: bool
+) -> str:
     if live:
         phase = f" ({state['phase']})" if state.get("state") == "starting" and state.get("phase") else ""
         return f"{state.get('state') or 'state unknown'}{phase}"
     if outcome is None:
-        return "nobody saw how: its supervise was killed"
+        if ended:
+            return f"no record of how it ended; {ended['why']}, exit {ended['exit_status']}"
+        return "no record of how it ended: its supervise was killed, or could not write"
     cause = str(outcome.get("outcome"))
     status = outcome.get("leader_status")
     if cause == "died" and isinstance(status, int):
@@ -164,6 +177,14 @@ def _timeline(
         for moment, state in moments:
             if state in _MOMENTS:
                 yield Moment(round(max(0.0, moment - began), 3), _MOMENTS[state])
+
+
+def _until_over(moments: Iterable[tuple[float, str]]) -> Iterator[tuple[float, str]]:
+    """An attempt is over once; how long the next one was waited for after it is not its own time."""
+    for moment, state in moments:
+        yield moment, state
+        if state in _OVER:
+            return
 
 
 def _lasted(began: float | None, moments: list[tuple[float, str]], *, live: bool) -> float | None:
@@ -235,7 +256,8 @@ def _changed(
 
 
 def _same(cause: Diagnosis | None, failures: Iterable[tuple[int, Identity]]) -> tuple[int, ...]:
-    return tuple(number for number, failed in failures if identity(cause).same_as(failed))
+    mine = identity(cause)
+    return tuple(number for number, failed in failures if mine.same_as(failed))
 
 
 def _model(argv: tuple[str, ...]) -> str | None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from supervise.diagnosis.proving import count, prove
-from supervise.model.diagnosis import SignatureSet
+from supervise.diagnosis.proving import TooLongError, count, prove
+from supervise.model.diagnosis import Signature, SignatureSet, Trap
 from supervise.model.exits import Exit
 from supervise.model.profile import Form, Profile
 from supervise.profiles import data_dir
 from supervise.profiles.errors import ProfileError
 from supervise.profiles.load import load, names
+from supervise.profiles.own import joined
 from supervise.profiles.signatures import available_sets, parse_signatures
 
 CHECK = "check"
 """The word that is no profile's name."""
+
+_STDIN = "-"
+# An entry is proven in some milliseconds, unless its pattern explodes on something that its structure does not tell.
+_ENTRY_S = 5.0
 
 
 def profiles(name: str | None, files: Sequence[str] = ()) -> int:
@@ -66,8 +73,8 @@ def check(files: Sequence[str]) -> int:
     """Prove signatures on their samples: one line that counts them, or one line for each fault.
 
     Args:
-        files: files of signatures; one that is named like a set that comes along stands in for it. Without any, all
-            sets that come along.
+        files: files of signatures, `-` for standard input; one that is named like a set that comes along stands in
+            for it, and so does an entry with the id of one that comes along. Without any, all sets that come along.
 
     Returns:
         0 if all hold, otherwise 2.
@@ -77,43 +84,89 @@ def check(files: Sequence[str]) -> int:
     named = {each.name for each in read}
     others = [_read(path) for path in own if os.path.basename(path) not in named] if files else []
     faults = [each.problem for each in read if each.problem]
-    faults += _twins(read, others)
-    everything = _joined([*others, *read])
+    faults += _twins(read)
+    faults += _repeated(read, others)
+    everything = joined(_joined(others), _joined(read))
     for each in read:
         if each.read is not None:
-            faults += map(str, prove(each.path if files else each.name, each.read, everything, time.thread_time))
+            told = each.path if files else each.name
+            faults += map(str, prove(told, each.read, everything, time.thread_time, _limited))
     if faults:
         sys.stdout.write("".join(f"{fault}\n" for fault in faults))
         return Exit.USAGE
     signatures, traps, samples = count([each.read for each in read if each.read is not None])
     what = "1 file" if len(read) == 1 else f"{len(read)} files"
+    for stand_in in _stand_ins(read, others):
+        sys.stdout.write(f"{stand_in}\n")
     sys.stdout.write(f"{signatures} signatures and {traps} traps in {what} hold on {samples} samples\n")
     return Exit.OK
 
 
 def _read(path: str) -> _File:
+    name = "standard input" if path == _STDIN else path
     try:
-        with open(path, "rb") as file:
-            return _File(path, parse_signatures(file.read(), path))
+        with open(sys.stdin.fileno() if path == _STDIN else path, "rb", closefd=path != _STDIN) as file:
+            entries = parse_signatures(file.read(), name)
     except ProfileError as error:
-        return _File(path, None, str(error))
+        return _File(name, None, str(error))
     except OSError as error:
-        return _File(path, None, f"{path}: cannot be read: {error.strerror}; name a file of [[signature]] tables")
+        return _File(name, None, f"{name}: cannot be read: {error.strerror}; name a file of [[signature]] tables")
+    if not _entries(entries):
+        return _File(name, None, f"{name}: there is nothing in it; allowed: [[signature]] and [[trap]] tables")
+    return _File(name, entries)
 
 
-def _twins(read: Sequence[_File], others: Sequence[_File]) -> list[str]:
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Break off what takes too much of the processor: a search looks for signals now and then."""
+
+    def end(signum: int, frame: object) -> None:
+        del signum, frame
+        raise TooLongError
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, _ENTRY_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _twins(read: Sequence[_File]) -> list[str]:
     seen: dict[str, str] = {}
     faults = []
-    for file in (*others, *read):
-        for name in _ids(file.read) if file.read else ():
-            if name in seen:
-                faults.append(f"{file.path}: {name}: the id is used in {seen[name]}, too; choose another")
-            seen.setdefault(name, file.name)
+    for file in read:
+        for entry in _entries(file.read):
+            if entry.id in seen:
+                faults.append(f"{file.path}: {entry.id}: the id is used in {seen[entry.id]}, too; choose another")
+            seen.setdefault(entry.id, file.name)
     return faults
 
 
-def _ids(entries: SignatureSet) -> list[str]:
-    return [each.id for each in entries.signatures] + [each.id for each in entries.traps]
+def _repeated(read: Sequence[_File], others: Sequence[_File]) -> list[str]:
+    """Entries that say word for word what one that comes along says."""
+    shipped = {entry: file.name for file in others for entry in _entries(file.read)}
+    return [
+        f"{file.path}: {entry.id}: the id is used in {shipped[entry]}, too, word for word; leave it out"
+        for file in read
+        for entry in _entries(file.read)
+        if entry in shipped
+    ]
+
+
+def _stand_ins(read: Sequence[_File], others: Sequence[_File]) -> list[str]:
+    shipped = {entry.id: file.name for file in others for entry in _entries(file.read)}
+    return [
+        f"{file.path}: {entry.id}: the id is used in {shipped[entry.id]}, too; this one stands in for it"
+        for file in read
+        for entry in _entries(file.read)
+        if entry.id in shipped
+    ]
+
+
+def _entries(known: SignatureSet | None) -> tuple[Signature | Trap, ...]:
+    return (*known.signatures, *known.traps) if known else ()
 
 
 def _joined(files: Sequence[_File]) -> SignatureSet:

@@ -65,7 +65,7 @@ def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str
     if not told.diagnosis.fatal:
         return None
     if not live:
-        notes.append("the cause was told from the log alone: its supervise did not see the end")
+        notes.append("the cause was told from the log alone: there is no record of its end")
     return told.diagnosis
 
 

@@ -14,10 +14,11 @@ from supervise.group.members import living_below
 from supervise.host import procfs
 from supervise.model.process import ProcessId
 from supervise.runner.holder import living
-from supervise.text import duration, home, plural
+from supervise.text import duration, home, plural, printable, shorten
 from supervise.verbs.select import choose, left_alone, store
 
 _NOT_RUNNING = 3
+_WIDTH = 200
 
 
 def status(name: str | None, *, as_json: bool) -> int:
@@ -61,7 +62,8 @@ def _describe(run: Run) -> dict[str, Any]:
         "attempt": attempt.number if attempt else None,
         "outcome": None if supervisor or keeper else outcome.get("outcome", "unknown"),
         "exit_status": None if supervisor or keeper else outcome.get("exit_status"),
-        "cause": (failed.get("cause") or {}).get("text"),
+        "cause": _cause(failed),
+        "ended": None if supervisor or keeper else state.get("ended"),
         "relaunch_at": failed.get("relaunch_at"),
         "supervisor": supervisor.pid if supervisor else None,
         "keeper": keeper.pid if keeper else None,
@@ -71,6 +73,12 @@ def _describe(run: Run) -> dict[str, Any]:
         "log": attempt.log if attempt else None,
         "time": round(time.time(), 3),
     }
+
+
+def _cause(said: dict[str, Any]) -> str | None:
+    """What somebody printed, or else what is known of it."""
+    cause = said.get("cause") or {}
+    return cause.get("text") or cause.get("meaning") or None
 
 
 def _state(state: dict[str, Any], supervisor: ProcessId) -> str | None:
@@ -91,23 +99,29 @@ def _told(run: dict[str, Any]) -> str:
     if run["members"]:
         left = plural(len(run["members"]), "process")
         return f" {left} without a supervise: supervise clean --name {run['run']}"
+    ended = f" {run['ended']['why']}, exit {run['ended']['exit_status']}" if run["ended"] else ""
     if run["attempt"] is None:
-        return " never launched"
-    if run["exit_status"] is None:
-        return " its supervise was killed"
-    return f" {run['outcome']}, exit {run['exit_status']}" + (f": {run['cause']}" if run["cause"] else "")
+        return ended or " never launched"
+    told = " no record of how it ended: its supervise was killed, or could not write"
+    if run["exit_status"] is not None:
+        cause = f": {shorten(run['cause'], _WIDTH)}" if run["cause"] else ""
+        told = f" {run['outcome']}, exit {run['exit_status']}{cause}"
+    elif ended:
+        told = " no record of how it ended"
+    return f"{ended}; attempt {run['attempt']}:{told}" if ended else told
 
 
 def _line(run: dict[str, Any]) -> str:
+    cause = shorten(run["cause"] or "no cause printed", _WIDTH)
     head = f"{run['run']:<20} {run['state'] or 'unknown':<10} attempt {run['attempt'] or '-':<4}"
     if run["relaunch_at"] is not None:
-        told = f" relaunch in {duration(max(0.0, run['relaunch_at'] - run['time']))}, it failed: {run['cause']}"
+        told = f" relaunch in {duration(max(0.0, run['relaunch_at'] - run['time']))}, it failed: {cause}"
     elif run["live"]:
         phase = f" ({run['phase']})" if run["state"] == "starting" and run["phase"] else ""
         since = f"for {duration(run['uptime_s'])}, " if run["uptime_s"] is not None else ""
         told = f"{phase} {since}{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"
         told += f", held by {' + '.join(run['tiers'])}" if run["tiers"] else ""
-        told += f", dying: {run['cause']}" if run["cause"] else ""
+        told += f", dying: {cause}" if run["cause"] else ""
     else:
         told = _told(run)
-    return f"{head}{told}  {home(run['log']) if run['log'] else ''}"
+    return printable(f"{head}{told}  {home(run['log']) if run['log'] else ''}".rstrip())

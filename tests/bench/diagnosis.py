@@ -199,7 +199,7 @@ async def _watch(path: str, seconds: float) -> list[float]:
     watch = LogWatch(LogFile(path), path, reader, sink)
     print("ready", flush=True)
     await asyncio.sleep(seconds)
-    watch.finish()
+    await watch.finish()
     return sink.found
 
 

@@ -219,9 +219,32 @@ def test_one_whose_supervise_was_killed(run: Run, told: Told) -> None:
     make(run, outcome=None, log=FAILED)
     data = as_data(told)
     assert (data["live"], data["seconds"]) == (False, None)
-    assert data["how"] == "nobody saw how: its supervise was killed"
+    assert data["how"] == "no record of how it ended: its supervise was killed, or could not write"
     assert data["cause"]["line"] == 2
-    assert data["notes"] == ["the cause was told from the log alone: its supervise did not see the end"]
+    assert data["notes"] == ["the cause was told from the log alone: there is no record of its end"]
+
+
+def test_one_after_which_the_run_went_on(run: Run, told: Told) -> None:
+    """What the run ended of is told with the last attempt, and only with that."""
+    first, last = make(run, cause=CAUSE), make(run, cause=CAUSE)
+    run.write_state({"state": "done", "ended": {"exit_status": 143, "why": "stopped by SIGTERM while it waited"}})
+    assert as_data(told, last)["notes"] == ["after it: stopped by SIGTERM while it waited, exit 143"]
+    assert as_data(told, first)["notes"] == []
+
+
+def test_the_wait_after_it_is_not_its_own_time(run: Run, told: Told) -> None:
+    number = make(run, cause=CAUSE)
+    before = as_data(told)
+    with open(os.path.join(run.path, "events.jsonl"), "a") as file:
+        file.write(json.dumps({"time": BEGAN + 1000 * number + 600, "state": "done", "attempt": number}) + "\n")
+    assert (before["seconds"], as_data(told)["seconds"]) == (5.0, 5.0)
+    assert as_data(told)["timeline"] == before["timeline"]
+
+
+def test_one_that_supervise_could_not_go_on_with(run: Run, told: Told) -> None:
+    make(run, outcome=None)
+    run.write_state({"state": "done", "ended": {"exit_status": 125, "why": "the relaunch failed: disk full"}})
+    assert as_data(told)["how"] == "no record of how it ended; the relaunch failed: disk full, exit 125"
 
 
 def test_a_healthy_log_is_no_cause(run: Run, told: Told) -> None:
@@ -237,6 +260,16 @@ def test_history(failed_again: Run, told: Told) -> None:
     assert "\nhistory  new cause\n" in told(None, 3)[1]
     assert "\nhistory  no earlier failure is kept\n" in told(None, 2)[1]
     assert "\nhistory " not in told(None, 1)[1]
+
+
+def test_history_of_what_nobody_explained(run: Run, told: Told) -> None:
+    silent = {**CAUSE, "text": None, "signature": None, "fingerprint": None, "end": "exited with 4"}
+    make(run, cause=silent)
+    make(run, cause={**silent, "end": "killed by SIGKILL"})
+    make(run, cause=silent)
+    assert as_data(told)["same_cause_as"] == [1]
+    assert "\nhistory  same cause as attempt 1\n" in told()[1]
+    assert "\nhistory " not in told(None, 2)[1]
 
 
 def test_nothing_differs(run: Run, told: Told) -> None:

@@ -254,6 +254,45 @@ def test_a_fatal_line_that_lingers_ends_the_group(stage):
     assert stage.outcome()["outcome"] == "fatal"
 
 
+def test_a_stop_after_a_fatal_line_does_not_make_it_unsaid(stage):
+    done = stage.run(log(*TRACEBACK), wait, asked(signal.SIGTERM), log("KeyError: 'late'"), leader(0), ended())
+    assert done == life.Done(143, reraise=signal.SIGTERM)
+    outcome = stage.outcome()
+    assert (outcome["outcome"], outcome["exit_status"], outcome["failed"]) == ("asked", 143, True)
+    assert outcome["cause"]["text"] == "KeyError: 'model.layers.0.mlp.experts.w13_weight_scale'"
+    assert "cause    KeyError" in stage.out.getvalue()
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_frames_of_what_is_watched_are_the_user_s(stage, tmp_path, mine):
+    (patched := tmp_path / "lib/site-packages/helper/a.py").parent.mkdir(parents=True)
+    stage.options = Options(watch=(str(patched.parent),) if mine else ())
+    calls = [f'  File "{patched}", line 3, in patched', '  File "/x/site-packages/numpy/b.py", line 9, in deep']
+    stage.run(log("Traceback (most recent call last):", *calls, "OddError: 1"), leader(1), ended())
+    assert ("in patched (helper/a.py:3)" in stage.outcome()["cause"]["meaning"]) is mine
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((), "The server exited with 4. Its log could not be written, the disk is full: whatever the server said"),
+        (("loading",), "The server exited with 4 and its log names no cause. But the disk of the log is full: its"),
+    ],
+)
+def test_a_log_that_could_not_be_written(stage, monkeypatch, lines, said):
+    monkeypatch.setattr("supervise.host.space.is_full", lambda _directory: True)
+    stage.run(log(*lines), leader(4), ended())
+    cause = stage.outcome()["cause"]
+    assert cause["meaning"].startswith(said)
+    assert cause["advice"][0].startswith("Make room for ")
+    assert ("matches no known failure" in " ".join(cause["advice"])) is bool(lines)
+
+
+def test_a_log_that_could_be_written(stage):
+    stage.run(leader(4), ended())
+    assert stage.outcome()["cause"]["meaning"] == "The server exited with 4 and its log names no cause."
+
+
 def test_not_ready_in_time_ends_the_group(stage):
     stage.keeper.stop = lambda _deadlines: stage.keeper.ended()
     assert stage.run().status == Exit.NOT_READY

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from supervise import lifecycle as life
-from supervise.attempts.store import Run
+from supervise.attempts.store import Run, StoreError
 from supervise.lifecycle.restart import Restarts
 from supervise.model.exits import Exit
 from supervise.model.restart import Policy, When
@@ -49,6 +49,7 @@ class Stage:
 
     def __init__(self, path: Path, policy: Policy | None) -> None:
         self.policy = policy
+        self.watch: tuple[str, ...] = ()
         self.out = io.StringIO()
         self.keepers: list[StandInKeeper] = []
         self.slates = [result()]
@@ -64,7 +65,7 @@ class Stage:
         return play(self._run(acts))
 
     async def _run(self, acts) -> life.Done:
-        plan = Plan(load("vllm"), NEED, {}, Options(restart=self.policy))
+        plan = Plan(load("vllm"), NEED, {}, Options(restart=self.policy, watch=self.watch))
         service = Service(["vllm", "serve", "m"], "/bin/vllm", plan, self.run_, Console(self.out), self)
         self.loop = service
         playing = asyncio.ensure_future(self._play(acts))
@@ -139,9 +140,11 @@ def test_what_may_pass_is_tried_again_after_a_wait(stage):
     assert "restart  attempt 1 failed: address-in-use; relaunch in" in stage.out.getvalue()
     assert "(transient, 1 of 3)" in stage.out.getvalue()
     assert seen[0]["state"] == "waiting"
-    assert seen[0]["cause"] == {"text": "address-in-use"}
+    assert seen[0]["cause"]["text"] == "OSError: [Errno 98] Address already in use"
+    assert seen[0]["cause"]["signature"] == "address-in-use"
     assert seen[0]["relaunch_at"] > 0
     assert (stage.outcome(1)["exit_status"], stage.outcome(2)["outcome"]) == (1, "asked")
+    assert {event["attempt"] for event in stage.events() if event["state"] == "starting"} == {1, 2}
     states = [event["state"] for event in stage.events()]
     assert states.count("waiting") == 1
     assert states[states.index("waiting") + 1] == "sweeping"
@@ -162,6 +165,48 @@ def test_what_would_fail_the_same_way_is_not(stage):
     assert stage.run(*failing(*TRACEBACK)).status == Exit.DETERMINISTIC
     assert len(stage.keepers) == 1
     assert "restart  no relaunch: it would fail the same way (deterministic)\nexit     93" in stage.out.getvalue()
+
+
+def patch(path: Path):
+    return lambda _stage: path.write_text("patched")
+
+
+def test_what_was_patched_meanwhile_is_launched_again(stage, tmp_path):
+    (model := tmp_path / "model.py").write_text("")
+    stage.watch = (str(tmp_path),)
+    done = stage.run(log("loading"), patch(model), *failing(*TRACEBACK), *waits(6), *failing(*TRACEBACK))
+    assert "(a file has changed, 1 of 3)" in stage.out.getvalue()
+    assert (done.status, len(stage.keepers)) == (Exit.DETERMINISTIC, 2)
+
+
+def test_what_was_patched_before_the_launch_is_what_failed(stage, tmp_path):
+    (model := tmp_path / "model.py").write_text("")
+    stage.watch = (str(model),)
+    done = stage.run(*failing(*PORT_TAKEN), patch(model), *waits(6), *failing(*TRACEBACK))
+    assert (done.status, len(stage.keepers)) == (Exit.DETERMINISTIC, 2)
+
+
+def test_two_deaths_alike_without_a_word(stage):
+    done = stage.run(leader(4), ended(), *waits(6), leader(4), ended())
+    assert done.status == Exit.GAVE_UP
+    told = stage.out.getvalue()
+    assert "attempt 1 failed: exited with 4; relaunch in" in told
+    assert "history  same cause as attempt 1" in told
+    assert "gave up: exited with 4, like attempt 1, and nobody printed a cause" in told
+    assert (stage.outcome(2)["cause"]["fingerprint"], stage.outcome(2)["cause"]["end"]) == (None, "exited with 4")
+
+
+def test_a_relaunch_that_fails_of_a_full_disk_is_on_record(stage):
+    def full(stage):
+        def refuse():
+            raise StoreError("cannot begin an attempt in x: No space left on device")
+
+        stage.run_.open_attempt = refuse
+
+    with pytest.raises(StoreError):
+        stage.run(*failing(*PORT_TAKEN), full, *waits(6))
+    why = "the relaunch failed: cannot begin an attempt in x: No space left on device"
+    assert stage.run_.read_state()["ended"] == {"exit_status": 125, "why": why}
 
 
 def test_the_same_cause_twice_is_the_end(stage):
@@ -209,6 +254,9 @@ def test_a_stop_while_it_waits_ends_it_at_once(stage, signum):
     assert len(stage.keepers) == 1
     state = stage.run_.read_state()
     assert (state["state"], state.get("relaunch_at")) == ("done", None)
+    why = f"stopped by {signal.Signals(signum).name} while it waited for the relaunch"
+    assert state["ended"] == {"exit_status": 128 + signum, "why": why}
+    assert f"stop     {signal.Signals(signum).name}: nothing runs" in stage.out.getvalue()
     assert stage.outcome(1)["exit_status"] == 1
 
 
@@ -247,6 +295,8 @@ def test_a_slate_that_cannot_be_made_clean_ends_it(stage):
     stage.slates = [result(), result(Finding("port", "port 8000", Ownership.FOREIGN, ("pid 9",)))]
     done = stage.run(*failing(*PORT_TAKEN), *waits(6))
     assert done == life.Done(Exit.SLATE)
+    why = "the relaunch was refused, the slate is not clean"
+    assert stage.run_.read_state()["ended"] == {"exit_status": 94, "why": why}
     assert len(stage.run_.numbers()) == 1
 
 

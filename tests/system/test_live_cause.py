@@ -37,7 +37,11 @@ def test_the_cause_is_in_state_events_and_status_at_once(supervise: Supervise, e
     shown = supervise.run("status", "X")
     assert f"dying: {TEXT}" in shown.stdout
     launched.send(signal.SIGTERM)
-    launched.wait()
+    assert launched.wait() == -signal.SIGTERM
+    outcome = supervise.outcome()
+    assert (outcome["outcome"], outcome["exit_status"], outcome["cause"]["text"]) == ("asked", 143, TEXT)
+    assert f"asked, exit 143: {TEXT}" in supervise.run("status", "X").stdout
+    assert f"cause    {TEXT}" in supervise.run("report", "X").stdout
 
 
 def test_a_server_that_is_well_has_no_cause(supervise: Supervise, engine: Path) -> None:
@@ -48,3 +52,4 @@ def test_a_server_that_is_well_has_no_cause(supervise: Supervise, engine: Path) 
     assert "dying" not in supervise.run("status", "X").stdout
     launched.send(signal.SIGTERM)
     launched.wait()
+    assert supervise.outcome()["cause"] is None

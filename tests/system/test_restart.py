@@ -73,14 +73,19 @@ def test_while_it_waits_nothing_runs_and_status_says_for_what(supervise: Supervi
     assert [process.id for process in procfs.scan().values() if process.ppid == launched.id.pid] == []
     line = supervise.run("status", "X").stdout
     assert "waiting" in line
-    assert "it failed: address-in-use" in line
+    assert f"it failed: {PORT_TAKEN}" in line
     (told,) = json.loads(supervise.run("status", "--json").stdout)["runs"]
-    assert (told["state"], told["cause"], told["live"], told["members"]) == ("waiting", "address-in-use", True, [])
+    assert (told["state"], told["cause"], told["live"], told["members"]) == ("waiting", PORT_TAKEN, True, [])
     assert told["time"] < told["relaunch_at"] < told["time"] + 800
     launched.send(signal.SIGTERM)
     assert launched.wait() == -signal.SIGTERM
     (told,) = json.loads(supervise.run("status", "--json").stdout)["runs"]
-    assert (told["state"], told["relaunch_at"]) == ("ended", None)
+    assert (told["state"], told["relaunch_at"], told["cause"]) == ("ended", None, PORT_TAKEN)
+    assert told["ended"] == {"exit_status": 143, "why": "stopped by SIGTERM while it waited for the relaunch"}
+    assert "stop     SIGTERM: nothing runs" in launched.stderr
+    assert "stopped by SIGTERM while it waited for the relaunch, exit 143; attempt 1: died, exit 1: OSError" in (
+        supervise.run("status", "X").stdout
+    )
 
 
 def test_the_run_is_held_while_it_waits_and_can_be_stopped_by_name(supervise: Supervise, port: int) -> None:
@@ -156,3 +161,25 @@ def test_without_the_option_or_a_program_there_is_one_attempt(supervise: Supervi
     launched = supervise.run("--name", "X", *options, *command)
     assert launched.popen.returncode == (91 if command == ["true"] else 127)
     assert "restart" not in launched.stderr
+
+
+_PATCHED_WHILE_IT_LOADS = """
+[ $SUPERVISE_ATTEMPT = 1 ] && echo patched > "$1"
+echo 'Traceback (most recent call last):'; echo "  File \\"$1\\", line 3, in load"; echo "KeyError: 'x'"; exit 1
+"""
+
+
+def test_what_was_patched_while_it_loaded_is_launched_again(supervise: Supervise) -> None:
+    model = supervise.tmp / "model.py"
+    model.write_text("broken")
+    options = ("--name", "X", *SHORT, "--watch", supervise.tmp)
+    launched = supervise.run(*options, "sh", "-c", _PATCHED_WHILE_IT_LOADS, "sh", model)
+    assert launched.popen.returncode == 93
+    assert "(a file has changed, 1 of 5)" in launched.stderr
+    assert [end_of(supervise, number)["cause"]["class"] for number in (1, 2)] == ["deterministic"] * 2
+
+
+def test_what_is_watched_must_be_there(supervise: Supervise) -> None:
+    launched = supervise.run("--watch", supervise.tmp / "nope", "true")
+    assert launched.popen.returncode == 2
+    assert launched.stderr.splitlines()[-1].endswith("nope': there is no such file or directory")

@@ -160,3 +160,62 @@ def test_a_report_that_lost_head_and_blanks_is_read_in_a_record_only() -> None:
     died = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
     assert told(*(ENGINE + text for text in (*flat, raised)), ENGINE + died).line == 3
     assert told(*flat, raised, ENGINE + died).line is None
+
+
+CAUGHT = ("item 3 failed: Traceback (most recent call last):", *REQUEST[1:])
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["item {} is done", "{}0%|{}   | {}/5 [00:0{}<00:04,  1.0s/it]", " {}0%|##   | {}/5 [00:0{}<00:04,  1.0s/it]"],
+)
+def test_a_script_that_prints_an_error_and_goes_on_with_its_steps_lives(step: str) -> None:
+    one, two = step.replace("{}", "1"), step.replace("{}", "4")
+    assert not told(one, *CAUGHT, two).fatal
+    assert told(one, two, *CAUGHT, "giving up").fatal
+    assert told(*CAUGHT, two).fatal
+
+
+def test_it_fails_if_it_did_not_catch_the_error_or_another_one_came() -> None:
+    assert told("item 2 is done", *REQUEST, "item 4 is done").fatal
+    assert told("item 2 is done", *CAUGHT, "item 4 is done", *CAUGHT).fatal
+
+
+def test_a_traceback_right_after_a_bar_is_one() -> None:
+    bar = "Processed: 20%|##   | 1/5 [00:01<00:04, 1.0 toks/s]"
+    assert told(bar + REQUEST[0], *REQUEST[1:], bar).line == 4
+    assert not told(f"it says '{REQUEST[0]}", *REQUEST[1:]).fatal
+
+
+def test_what_a_handler_of_requests_reports_without_a_headline_cost_one_request() -> None:
+    handler, other = (f"ERROR 07-04 08:11:17 [{file}:193] " for file in ("serving_chat.py", "launcher.py"))
+    assert not told(UP, *(handler + text for text in REQUEST), REFUSED).fatal
+    assert told(UP, *(other + text for text in REQUEST), REFUSED).fatal
+
+
+LOST = (
+    "ERROR 07-04 08:30:02 [async_llm.py:480] AsyncLLM output_handler failed.",
+    "ERROR 07-04 08:30:02 [async_llm.py:480] Traceback (most recent call last):",
+    '  File "/x/vllm/v1/engine/core_client.py", line 846, in get_output_async',
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+)
+
+
+def test_an_engine_missed_after_an_end_in_order_is_no_failure_though_the_head_is_cut_off() -> None:
+    assert not told(ANSWERED, ENDED, *LOST).fatal
+    assert told(ANSWERED, *LOST, ENDED).fatal
+    assert told(ENDED, *LOST).fatal
+
+
+def test_an_engine_inside_of_the_front_end_says_it_before_native_code_dies_of_it() -> None:
+    said = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    record = "ERROR 07-04 08:11:17 async_llm_engine.py:63] "
+    frame = '  File "/x/vllm/worker/model_runner.py", line 1499, in execute_model'
+    engine = (record + "Engine background task failed", record + REQUEST[0], record + frame, record + said)
+    watchdog = (
+        "[rank0]:[E704 08:11:18.11 ProcessGroupNCCL.cpp:1515] [PG 3 Rank 0] Process group watchdog thread terminated "
+        "with exception: CUDA error: an illegal memory access was encountered"
+    )
+    died = "terminate called after throwing an instance of 'c10::DistBackendError'"
+    assert told(UP, *engine, watchdog, died).line == 5
+    assert told(UP, watchdog, died).line == 2

@@ -85,7 +85,7 @@ FEW_LINES = ("one record", "brackets", "long names", "open reports", "records wi
 
 # --- memory -----------------------------------------------------------------------------------------------------------
 
-SHORT, LONG = 140_000, 420_000
+SHORT, LONG = 160_000, 640_000
 # Of each process a few lines are held, shortened, and of some two hundred processes: what is held grows until then, but
 # by less than what is read.
 GROWS_AT_MOST = 1.0
@@ -202,7 +202,7 @@ UNITS = (
     "a", " ", "1", "A", "-", "/", ":", "(", "[", "'", "a ", "a.", "a/", "a-", "a:", "A1 ", ": ", "1 ", "1.", "1;", "1:",
     "a=a ", "│ x ", "x│", "%", "a: ", "^", "~ ", "\x1b[", "'a', ", "#, ", "/a ", "\\", '"',
 )  # fmt: skip
-LONGEST = 16_384
+LONGEST = 8192
 
 
 def words(source: str) -> list[str]:
@@ -217,7 +217,7 @@ def hostile(source: str) -> Iterator[tuple[str, str]]:
 
 
 def misleads(run: Callable[[str], object], head: str, unit: str) -> bool:
-    return is_slow(lambda size: run(head + unit * (size // len(unit)) + "!"), LONGEST // 4, 0.004)
+    return is_slow(lambda size: run(head + unit * (size // len(unit)) + "!"), LONGEST // 4, 0.003)
 
 
 def test_no_pattern_is_slow_on_a_long_line() -> None:

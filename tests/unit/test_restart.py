@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ OOM = Identity("f1", "cuda-out-of-memory", "torch.OutOfMemoryError: CUDA out of 
 PORT = Identity("f2", "port-in-use", "OSError: [Errno 98] Address already in use", "server")
 ODD = Identity(None, None, "KeyError: 'x'", None)
 SILENT = Identity()
+EXITED_4 = Identity(phase="weights", end="exited with 4")
 
 
 def failed(attempt, cause=OOM, failure=TRANSIENT, at_s=None, healthy=False):
@@ -95,12 +98,32 @@ def test_two_silent_deaths_are_not_the_same_cause_for_that():
     assert isinstance(decided(ALWAYS, [failed(1, SILENT, UNKNOWN)], failed(2, SILENT, UNKNOWN)), Relaunch)
 
 
+@pytest.mark.parametrize("failure", [UNKNOWN, TRANSIENT, LOAD])
+def test_two_alike_deaths_that_nobody_explained_are_the_end_but_not_certain(failure):
+    history, last = [failed(1, EXITED_4, failure)], failed(2, EXITED_4, failure)
+    why = "gave up: exited with 4, like attempt 1, and nobody printed a cause"
+    assert decided(FAILURE, history, last) == GiveUp(Exit.GAVE_UP, why)
+    assert isinstance(decided(ALWAYS, history, last), Relaunch)
+    assert isinstance(decided(FAILURE, history, last, changed=True), Relaunch)
+    other = [failed(1, EXITED_4._replace(end="exited with 5"), TRANSIENT)]
+    assert isinstance(decided(FAILURE, other, last), Relaunch)
+
+
+def test_what_nobody_explained_is_counted_by_its_end():
+    history = [failed(number, EXITED_4, UNKNOWN) for number in range(1, 6)]
+    killed = failed(6, EXITED_4._replace(end="killed by SIGKILL"), UNKNOWN)
+    assert decided(ALWAYS, history, killed).why == (
+        "gave up after 5 restarts in 1 h: 5 x exited with 4, 1 x killed by SIGKILL"
+    )
+
+
 def test_the_unknown_is_tried_again_once():
     first = failed(1, ODD, UNKNOWN)
     assert isinstance(decided(FAILURE, [], first), Relaunch)
     decision = decided(FAILURE, [first, failed(2, PORT)], failed(3, SILENT, UNKNOWN), status=91)
     assert decision.status == Exit.GAVE_UP
-    assert decision.why == "gave up: a failure of unknown class is tried again once, after attempt 1"
+    told = "what is of unknown class is tried again once, and was after attempt 1 (KeyError: 'x')"
+    assert decision.why == f"gave up: no cause printed; {told}"
     assert isinstance(decided(ALWAYS, [first], failed(3, SILENT, UNKNOWN)), Relaunch)
     assert isinstance(decided(FAILURE, [first], failed(3, SILENT, UNKNOWN, healthy=True)), Relaunch)
     assert isinstance(decided(FAILURE, [first, failed(2, healthy=True)], failed(3, SILENT, UNKNOWN)), Relaunch)
@@ -145,6 +168,11 @@ def test_health_does_not_lift_the_limit_either():
         (ODD, ODD._replace(phase="run"), False),
         (SILENT, SILENT, False),
         (OOM, ODD._replace(phase="weights"), False),
+        (EXITED_4, EXITED_4, True),
+        (EXITED_4, EXITED_4._replace(end="exited with 5"), False),
+        (EXITED_4, EXITED_4._replace(phase="run"), False),
+        (EXITED_4, EXITED_4._replace(text="KeyError: 'x'"), False),
+        (SILENT._replace(phase="weights"), EXITED_4, False),
     ],
 )
 def test_what_makes_two_failures_the_same(one, other, same):
@@ -156,7 +184,7 @@ FAILURES = st.builds(
     Failure,
     st.integers(1, 99),
     st.floats(0, 1e6),
-    st.sampled_from([OOM, PORT, ODD, SILENT]),
+    st.sampled_from([OOM, PORT, ODD, SILENT, EXITED_4]),
     st.sampled_from(FailureClass),
     healthy=st.booleans(),
 )
@@ -259,8 +287,9 @@ def test_earlier_failures_are_read_newest_first(run):
     close(run, {**OOM._asdict(), "more": [1]})
     close(run, {**PORT._asdict(), "fingerprint": 7})
     close(run, {"text": None})
+    close(run, {"text": None, "phase": "weights", "end": "exited with 4"})
     run.open_attempt()
-    assert run.recent_failures(6) == [(3, OOM), (1, ODD)]
+    assert run.recent_failures(7) == [(6, EXITED_4), (3, OOM), (1, ODD)]
     assert run.recent_failures(3) == [(1, ODD)]
     assert run.recent_failures(6, most=2) == []
 
@@ -285,7 +314,28 @@ def test_a_limit(limit, most, window_s):
     assert RestartOptions(When.NO, limit, 1.5).policy() is None
 
 
-@pytest.mark.parametrize("limit", ["", "0", "0/1h", "-1", "5/", "5/h", "5/1w", "5/0h", "5 / 1h", "x", "5/1h/2"])
+@pytest.mark.parametrize("limit", ["", "00", "-1", "5/", "5/h", "5/1w", "5/0h", "5 / 1h", "x", "5/1h/2"])
 def test_what_is_no_limit(limit):
     with pytest.raises(Exception, match="use N or N/WINDOW"):
         RestartOptions(When.NO, limit, 1.0).policy()
+
+
+@pytest.mark.parametrize("limit", ["0", "0/1h"])
+def test_none_is_a_limit_too(limit):
+    assert RestartOptions(When.ALWAYS, limit).policy() is None
+
+
+def test_whoever_says_how_often_means_that_there_be_any():
+    assert RestartOptions(max_restarts="3").policy() == Policy(When.ON_FAILURE, most=3)
+    assert RestartOptions().policy() is None
+    assert RestartOptions(When.NO, "3").policy() is None
+
+
+def test_what_is_watched_exists(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").touch()
+    assert RestartOptions(watch=["model.py", ".", "./model.py"]).watched() == (f"{tmp_path}/model.py", str(tmp_path))
+    assert RestartOptions().watched() == ()
+    for missing in ("modle.py", ""):
+        with pytest.raises(Exception, match=f"--watch '{missing}': there is no such file or directory"):
+            RestartOptions(watch=[missing]).watched()
