@@ -58,14 +58,18 @@ class LogFile:
         end = os.fstat(self._fd).st_size if self._end is None else self._end
         return max(0, end - self._offset)
 
-    def read(self) -> bytes:
-        """The next bytes that the server wrote, at most 1 MiB; empty when there are none."""
+    def read(self, most: int = _READ) -> bytes:
+        """The next bytes that the server wrote; empty when there are none.
+
+        Args:
+            most: how many of them, up to 1 MiB.
+        """
         if self._end is not None and self._offset >= self._end:
             # Nobody wants the rest, which can go into the archive like all that was read.
             self._offset = max(self._offset, os.fstat(self._fd).st_size)
             return b""
-        size = _READ if self._end is None else min(_READ, self._end - self._offset)
-        data = os.pread(self._fd, size, self._offset)
+        wanted = most if self._end is None else min(most, self._end - self._offset)
+        data = os.pread(self._fd, min(wanted, _READ), self._offset)
         self._offset += len(data)
         return data
 

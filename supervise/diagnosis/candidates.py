@@ -238,7 +238,11 @@ def _better(known: Candidate, new: Candidate) -> Candidate:
 
 def _understood(known: Candidate, new: Candidate) -> Candidate:
     """What fails anywhere, such as a name that does not resolve, means what the one says who wanted it."""
-    if known.match is None or known.match.signature.phase is not None:
+    if known.match is None:
+        return known
+    if new.match and known.match.signature.id in new.match.signature.explains:
+        return replace(known, match=new.match)
+    if known.match.signature.phase is not None:
         return known
     return replace(known, match=new.match) if new.match and new.match.signature.phase is not None else known
 

@@ -114,6 +114,13 @@ def _free_utilisation(groups: Groups, facts: Numbers) -> dict[str, str]:
     return held | ({"free_utilisation": f"{share:.2f}"} if share >= _LEAST else {})
 
 
+def _free_share(groups: Groups, facts: Numbers) -> dict[str, str]:
+    """The share of a GPU that is free, in hundredths, for what is refused above it."""
+    free, total = _free(groups), _total(groups, facts)
+    share = _hundredths_below(free / total) if free and total and free < total else 0.0
+    return {"free_share": f"{share:.2f}"} if share else {}
+
+
 def _short_by(groups: Groups, _facts: Numbers) -> dict[str, str]:
     """What was missing when `wanted` met `free`, or `needed` met `available`."""
     wanted = gib(groups.get("wanted") or groups.get("needed"))
@@ -187,6 +194,7 @@ CALCULATORS: Mapping[str, Calculator] = {
     "lower-fraction": _lower_fraction,
     "utilisation": _utilisation,
     "free-utilisation": _free_utilisation,
+    "free-share": _free_share,
     "short-by": _short_by,
     "fitting-length": _fitting_length,
     "possible-tp": _possible_tp,

@@ -51,7 +51,9 @@ class Match:
     def meaning(self) -> str:
         """The signature's meaning with the values filled in; what is in brackets and not known is left out."""
         filled = self._fill(self.signature.meaning)
-        return filled or OPTIONAL.sub("", self.signature.meaning).format_map(_Unknown(self.groups))
+        return filled or OPTIONAL.sub("", self.signature.meaning).format_map(
+            _Unknown({name: _without_stop(value) for name, value in self.groups.items()})
+        )
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ class Match:
 
     def _values(self, template: str) -> dict[str, str]:
         computed = compute(fields(template), self.groups, self.facts)
-        return {name: shorten(value) for name, value in (self.groups | computed).items()}
+        return {name: shorten(_without_stop(value)) for name, value in (self.groups | computed).items()}
 
 
 class _Unknown(dict[str, str]):
@@ -90,6 +92,11 @@ def fields(template: str) -> list[str]:
         ValueError: a brace has no counterpart.
     """
     return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+
+
+def _without_stop(value: str) -> str:
+    """A value without the full stop of the message that it was captured at the end of: the sentence has its own."""
+    return value.rstrip(" .") or value
 
 
 def shorten(value: str) -> str:

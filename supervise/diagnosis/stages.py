@@ -24,7 +24,9 @@ _STAGES = {
         "initialize_kv_cache initialize_cache init_memory_pool init_cache_engine init_memory_pool_and_cache "
         "init_cache_with_memory_pool"
     ),
-    "warm-up": "compile_or_warm_up_model kernel_warmup warm_up_model _warm_up_model",
+    "warm-up": (
+        "compile_or_warm_up_model kernel_warmup warm_up_model _warm_up_model _dummy_sampler_run _dummy_pooler_run"
+    ),
     "graphs": (
         "capture_model _capture_model _capture_cudagraphs _capture_aclgraphs capture_graph capture_one_batch_size "
         "init_device_graphs init_cuda_graphs init_decode_cuda_graph"

@@ -8,9 +8,12 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import zstandard
+
+_Read = Callable[[int], bytes | None]
+_ReadInto = Callable[[bytearray | memoryview], int | None]
 
 _READ = 1024 * 1024
 _HEAD = 8 * 1024
@@ -18,8 +21,13 @@ _HEAD = 8 * 1024
 _ZSTD_WINDOW = 2**27
 # A block of 128 KiB may be packed into 4 bytes (RFC 8878, 3.1.1.2): so much at once is at most 16 MiB.
 _ZSTD_STEP = 512
+# Packed by a log collector, then by whoever sent it: more is nobody's habit, and each multiplies what is unpacked.
+_DEEPEST = 3
 
 _GZIP, _BZIP2, _XZ, _ZSTD = b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+# What follows "BZh" and a digit, a block or the end (bzip2's format has no specification but its source, compress.c).
+_BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
+_MAGIC = 10
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _NO_TEXT = (
     (b"PK\x03\x04", "a ZIP archive: unpack it first"),
@@ -32,7 +40,9 @@ _TAR = (257, b"ustar")
 # Control characters that no logger writes; NUL is counted apart, since files that were truncated begin with many.
 _ODD = frozenset({*range(1, 8), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F})
 _TOO_ODD = 0.05
-_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+# Of UTF-16 without a mark every second byte is NUL wherever it holds ASCII, and no other one is.
+_MOSTLY, _HARDLY = 0.7, 0.1
+BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 class NoLogError(Exception):
@@ -60,26 +70,41 @@ class Unpacked:
             NoLogError: it is no text.
             OSError: not one byte could be read.
         """
-        head = _read_head(self._raw)
-        source: io.BufferedReader = io.BufferedReader(_Primed(head, self._raw), _READ)
-        unpacked = _unpacker(head, source)
-        if unpacked is source:
+        source, packed = _opened(self._raw.read, self._raw.readinto)
+        if not packed:
             yield from _text(source)
             return
         try:
-            yield from _text(unpacked)
-        except _BROKEN as error:
-            self.note = f"the archive is damaged or cut off; what could be unpacked was read ({_said(error)})"
+            for _ in range(_DEEPEST - 1):
+                if not packed:
+                    break
+                source, packed = _opened(source.read1, source.readinto1)
+            yield from _text(source)
+        except BROKEN as error:
+            self.note = damage(error)
+
+
+def damage(error: Exception) -> str:
+    """Say in a note that an archive could not be read to its end."""
+    return f"the archive is damaged or cut off; what could be unpacked was read ({_said(error)})"
+
+
+def _opened(read: _Read, readinto: _ReadInto) -> tuple[io.BufferedIOBase, bool]:
+    """A stream without what it is packed in, if it is packed in something, and whether it is."""
+    head = _read_head(read)
+    source: io.BufferedReader = io.BufferedReader(_Primed(head, readinto), _READ)
+    unpacked = _unpacker(head, source)
+    return unpacked, unpacked is not source
 
 
 def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _read_head(raw: io.RawIOBase) -> bytes:
+def _read_head(read: _Read) -> bytes:
     """The first bytes, enough to tell a format by; a pipe hands them out as they come."""
     head = b""
-    while len(head) < len(_XZ) and (more := raw.read(_HEAD)):
+    while len(head) < _MAGIC and (more := read(_HEAD)):
         head += more
     return head
 
@@ -87,15 +112,15 @@ def _read_head(raw: io.RawIOBase) -> bytes:
 class _Primed(io.RawIOBase):
     """A stream of which the first bytes have been read already."""
 
-    def __init__(self, head: bytes, raw: io.RawIOBase) -> None:
-        self._head, self._raw = head, raw
+    def __init__(self, head: bytes, readinto: _ReadInto) -> None:
+        self._head, self._readinto = head, readinto
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]
         if not self._head:
-            return self._raw.readinto(buffer)
+            return self._readinto(buffer)
         piece, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
         buffer[: len(piece)] = piece
         return len(piece)
@@ -132,7 +157,7 @@ class _Zstd(io.RawIOBase):
 def _unpacker(head: bytes, source: io.BufferedReader) -> io.BufferedIOBase:
     if head.startswith(_GZIP):
         return gzip.GzipFile(fileobj=source)
-    if head.startswith(_BZIP2):
+    if head.startswith(_BZIP2) and head[4:_MAGIC] in _BZIP2_BLOCKS:
         return bz2.BZ2File(source)
     if head.startswith(_XZ):
         return lzma.LZMAFile(source)
@@ -144,7 +169,7 @@ def _unpacker(head: bytes, source: io.BufferedReader) -> io.BufferedIOBase:
 def _text(stream: io.BufferedIOBase) -> Iterator[bytes]:
     first = stream.read1(_READ)
     _refuse_no_text(first)
-    bom, encoding = next(((bom, name) for bom, name in _BOMS if first.startswith(bom)), (b"", "utf-8"))
+    bom, encoding = next(((bom, name) for bom, name in _BOMS if first.startswith(bom)), (b"", _unmarked(first)))
     first = first[len(bom) :]
     if encoding == "utf-8":
         yield first
@@ -154,6 +179,17 @@ def _text(stream: io.BufferedIOBase) -> Iterator[bytes]:
     yield decoder.decode(first).encode("utf-8", "replace")
     for piece in _pieces(stream):
         yield decoder.decode(piece).encode("utf-8", "replace")
+
+
+def _unmarked(first: bytes) -> str:
+    """The encoding of what begins without a mark of it."""
+    half = len(first[:_HEAD]) // 2
+    if half < 2:
+        return "utf-8"
+    even, odd = (first[at : 2 * half : 2].count(0) / half for at in (0, 1))
+    if odd > _MOSTLY and even < _HARDLY:
+        return "utf-16-le"
+    return "utf-16-be" if even > _MOSTLY and odd < _HARDLY else "utf-8"
 
 
 def _pieces(stream: io.BufferedIOBase) -> Iterator[bytes]:
@@ -168,7 +204,7 @@ def _refuse_no_text(first: bytes) -> None:
     at, magic = _TAR
     if first[at : at + len(magic)] == magic:
         raise NoLogError("a tar archive: unpack it first")
-    if first.startswith(tuple(bom for bom, _ in _BOMS)):
+    if first.startswith(tuple(bom for bom, _ in _BOMS)) or _unmarked(first) != "utf-8":
         return
     sample = first.lstrip(b"\0")[:_HEAD]
     odd = sum(byte in _ODD or byte == 0 for byte in sample)

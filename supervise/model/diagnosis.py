@@ -115,6 +115,8 @@ class Signature:
     any. `at_run` is the class of the same failure in a server that had been ready, None where it is the same. `meaning`
     and `advice` may use named groups of the pattern as {name}. `constraint` says when the advice must not be
     followed, or what it costs; None if it costs nothing. `match` and `nomatch` are lines as they stand in a log.
+    `explains` are ids of failures to which it adds who met them: where it is raised from one of these, what it advises
+    counts.
     """
 
     id: str
@@ -130,6 +132,7 @@ class Signature:
     nomatch: tuple[str, ...]
     constraint: str | None = None
     at_run: FailureClass | None = None
+    explains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "lower-fraction": ("fraction_flag", "fraction", "fraction_left", "lower_fraction"),
     "utilisation": ("utilisation",),
     "free-utilisation": ("held_gib", "free_utilisation"),
+    "free-share": ("free_share",),
     "short-by": ("short_by",),
     "fitting-length": ("fitting_length",),
     "possible-tp": ("possible_tp",),
@@ -38,7 +39,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SIGNATURE_KEYS = (
     "id", "role", "literals", "pattern", "class", "fatal", "phase", "meaning", "advice", "constraint", "compute",
-    "at_run", "match", "nomatch",
+    "at_run", "explains", "match", "nomatch",
 )  # fmt: skip
 _TRAP_KEYS = ("id", "literals", "pattern", "covers", "why", "match", "nomatch")
 
@@ -228,6 +229,7 @@ def _signature(entry: _Entry) -> Signature:
         nomatch=entry.texts("nomatch"),
         constraint=entry.template("constraint", constraint, known) if constraint else None,
         at_run=entry.one_of("at_run", FailureClass) if entry.has("at_run") else None,
+        explains=entry.texts("explains") if entry.has("explains") else (),
     )
 
 

@@ -26,8 +26,11 @@ class Page(Console):
         self._out = stream or sys.stdout
         super().__init__(self._out)
 
-    def explained(self, file: str, told: Explained, notes: list[str]) -> None:
-        """One log: the first cause of the attempt that is named, then a line for each other attempt."""
+    def explained(self, file: str, told: Explained, notes: list[str], *, whole: bool = True) -> None:
+        """One log: the first cause of the attempt that is named, then a line for each other attempt.
+
+        Of one that could not be read to its end nobody can say that it is healthy: `whole` is False.
+        """
         named, diagnosis = told.named, told.diagnosis
         which = f", attempt {named.number} of {told.attempts}" if told.attempts > 1 else ""
         self.line("file", f"{file}   ({told.engine}, {plural(told.lines, 'line')}{which})")
@@ -37,8 +40,10 @@ class Page(Console):
             self.line("empty", "there is nothing in it to explain")
         elif diagnosis.fatal:
             self.cause(diagnosis, numbered=True)
-        else:
+        elif whole:
             self.line("healthy", diagnosis.meaning)
+        else:
+            self.line("unknown", "what could be read shows no failure")
         for index, other in enumerate(told.others):
             text = f"attempt {other.number} of {told.attempts}, from line {other.begins}: {compared(other, named)}"
             self.line("" if index else "others", shorten(text, _WIDTH))

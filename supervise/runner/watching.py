@@ -50,7 +50,7 @@ class LogWatch:
         self._lines: Iterator[Line] = iter(())
         self._loop = asyncio.get_running_loop()
         self._notifier: int | None = None
-        self._settled = False
+        self._settled = self._dropped = False
         self._again: asyncio.Handle | None = self._loop.call_soon(self._read)
 
     def end_here(self) -> None:
@@ -59,7 +59,7 @@ class LogWatch:
 
     def drop(self) -> None:
         """Take no line any more."""
-        self._lines = iter(())
+        self._lines, self._dropped = iter(()), True
         self._log.drop()
 
     async def finish(self) -> int:
@@ -78,7 +78,7 @@ class LogWatch:
         until = self._loop.time() + _TRIM_S
         while self._log.trim() and self._loop.time() < until:
             await asyncio.sleep(0)
-        for line in self._reader.close():
+        for line in [] if self._dropped else self._reader.close():
             self._sink(line)
         self._log.close()
         return unread
@@ -86,17 +86,20 @@ class LogWatch:
     def catch_up(self, within_s: float) -> bool:
         """Read what has been written until now; False if that was too much for the time."""
         until = self._loop.time() + within_s
-        while True:
-            for line in self._lines:
-                self._sink(line)
-                if self._loop.time() > until:
-                    return False
-            if self._loop.time() > until:
-                return False
+        while self._take(until):
             data = self._log.read()
             if not data:
                 return True
             self._lines = self._reader.feed(data)
+        return False
+
+    def _take(self, until: float) -> bool:
+        """Take lines of what has been read; False if there was no time for all of them."""
+        for line in self._lines:
+            self._sink(line)
+            if self._loop.time() > until:
+                return False
+        return self._loop.time() <= until
 
     async def _read_within(self, seconds: float) -> bool:
         until = self._loop.time() + seconds
@@ -109,12 +112,12 @@ class LogWatch:
 
     async def _skip_within(self, seconds: float) -> int:
         """Only count lines, up to the last bytes: there the cause may be."""
-        for line in self._lines:
-            self._sink(line)
+        while not self._take(self._loop.time() + _TURN_S):
+            await asyncio.sleep(0)
         until = self._loop.time() + seconds
         passed = 0
         while self._log.left > _LAST_BYTES and self._loop.time() < until:
-            data = self._log.read()
+            data = self._log.read(self._log.left - _LAST_BYTES)
             self._reader.pass_over(data)
             passed += len(data)
             await asyncio.sleep(0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +15,16 @@ from typing import Any
 from supervise.attempts.log import pieces
 from supervise.diagnosis.engines import GENERIC
 from supervise.diagnosis.whole import UNKNOWN_END, Explained, Tried, explain
-from supervise.host.archives import NoLogError, Unpacked
+from supervise.host.archives import BROKEN, NoLogError, Unpacked
+from supervise.host.archives import damage as archive_damage
 from supervise.model.diagnosis import Diagnosis, End, Line, SignatureSet
 from supervise.model.exits import Exit
 from supervise.model.profile import Profile
 from supervise.profiles.load import load_all
+from supervise.profiles.own import with_own
 from supervise.profiles.signatures import available_sets, load_signatures
 from supervise.report.page import Page, same_cause
+from supervise.verbs.output import answering
 from supervise.verbs.select import say
 
 VERSION = 1
@@ -43,8 +48,9 @@ def explain_files(files: Sequence[str], *, as_json: bool, exit_status: int | Non
         engine: whose logs they are; None to guess.
 
     Returns:
-        0 if a cause is named, 1 if the log is healthy, 3 if it failed for a reason that cannot be named or is empty,
-        2 if it cannot be read. Of several files the worst, in the order 2, 3, 0, 1.
+        0 if a cause is named, 1 if the log is healthy, 3 if it failed for a reason that cannot be named, is empty, or
+        shows no failure and could not be read to its end, 2 if it cannot be read. Of several files the worst, in the
+        order 2, 3, 0, 1.
 
     Raises:
         ProfileError: a profile or a set of signatures is damaged.
@@ -54,22 +60,30 @@ def explain_files(files: Sequence[str], *, as_json: bool, exit_status: int | Non
     statuses = []
     for index, file in enumerate(files):
         notes: list[str] = []
+        damage: list[str] = []
         try:
-            told = explain(_pieces(file, notes), _end(exit_status), signatures, profiles, engine)
+            told = explain(_pieces(file, notes, damage), _end(exit_status), signatures, profiles, engine)
         except (NoLogError, OSError) as error:
-            say(f"supervise: {file}: {_complaint(error)}")
+            say(f"supervise: {file}: {_complaint(file, error)}")
             statuses.append(int(Exit.USAGE))
             continue
-        _print(file, told, notes, as_json=as_json, gap=index > 0)
-        statuses.append(_status(told))
+        whole = not damage
+        with answering():
+            _print(file, told, notes + damage, as_json=as_json, gap=index > 0, whole=whole)
+        statuses.append(_status(told, whole=whole))
     return next(status for status in _WORST_FIRST if status in statuses)
 
 
 def _signatures(profiles: dict[str, Profile], engine: str | None) -> SignatureSet:
-    """Those of the engine that somebody named; otherwise all there are, for a guess comes after the first lines."""
-    if engine is None:
-        return load_signatures(available_sets())
-    return load_signatures(profiles.get(engine, profiles[GENERIC]).signatures)
+    """Those of the engine that somebody named; otherwise all there are, for a guess comes after the first lines.
+
+    The user's own are always among them.
+    """
+    sets = available_sets() if engine is None else profiles.get(engine, profiles[GENERIC]).signatures
+    known, notes = with_own(load_signatures(sets), os.environ)
+    for note in notes:
+        say(f"supervise: {note}")
+    return known
 
 
 def _end(exit_status: int | None) -> End:
@@ -78,26 +92,40 @@ def _end(exit_status: int | None) -> End:
     return End(signal=-exit_status, sent=None) if exit_status < 0 else End(code=exit_status, sent=None)
 
 
-def _complaint(error: Exception) -> str:
+def _complaint(file: str, error: Exception) -> str:
     if isinstance(error, IsADirectoryError):
         return "is a directory; name a log in it"
+    if isinstance(error, OSError) and error.errno == errno.ENXIO and stat.S_ISSOCK(os.stat(file).st_mode):
+        return "is a socket, no log"
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _pieces(file: str, notes: list[str]) -> Iterator[bytes]:
-    """The text of a log; `notes` tell afterwards what is missing in it."""
+def _pieces(file: str, notes: list[str], damage: list[str]) -> Iterator[bytes]:
+    """The text of a log; `notes` tell afterwards what is missing in it, `damage` what should have been there."""
     if file != _STDIN and os.path.exists(f"{file}.map"):
         # Its own supervise keeps it within a bound: its beginning is in an archive beside it.
-        yield from pieces(file)
+        yield from _with_archive(file, damage)
         return
     if file == _STDIN:
         with _interruptible(notes):
-            yield from _unpacked(sys.stdin.fileno(), notes)
+            yield from _unpacked(sys.stdin.fileno(), damage)
     else:
-        yield from _unpacked(file, notes)
+        yield from _unpacked(file, damage)
+
+
+def _with_archive(file: str, damage: list[str]) -> Iterator[bytes]:
+    began = False
+    try:
+        for piece in pieces(file):
+            began = True
+            yield piece
+    except BROKEN as error:
+        if not began and isinstance(error, OSError):
+            raise
+        damage.append(archive_damage(error))
 
 
 @contextmanager
@@ -126,30 +154,29 @@ def _interruptible(notes: list[str]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _unpacked(file: str | int, notes: list[str]) -> Iterator[bytes]:
+def _unpacked(file: str | int, damage: list[str]) -> Iterator[bytes]:
     with open(file, "rb", buffering=0, closefd=isinstance(file, str)) as raw:
         unpacked = Unpacked(raw)
         yield from unpacked
         if unpacked.note:
-            notes.append(unpacked.note)
+            damage.append(unpacked.note)
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
 
 
-def _status(told: Explained) -> int:
+def _status(told: Explained, *, whole: bool) -> int:
     if told.diagnosis.fatal:
         return NAMED if told.diagnosis.text is not None else UNNAMED
-    return UNNAMED if told.blank else HEALTHY
+    return UNNAMED if told.blank or not whole else HEALTHY
 
 
-def _print(file: str, told: Explained, notes: list[str], *, as_json: bool, gap: bool) -> None:
+def _print(file: str, told: Explained, notes: list[str], *, as_json: bool, gap: bool, whole: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(as_data(file, told, notes), ensure_ascii=False) + "\n")
     else:
         sys.stdout.write("\n" if gap else "")
-        Page().explained("standard input" if file == _STDIN else file, told, notes)
-    sys.stdout.flush()
+        Page().explained("standard input" if file == _STDIN else file, told, notes, whole=whole)
 
 
 def as_data(file: str, told: Explained, notes: Sequence[str] = ()) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from supervise.profiles.errors import ProfileError
 from supervise.profiles.load import load, names
 from supervise.profiles.own import joined
 from supervise.profiles.signatures import available_sets, parse_signatures
+from supervise.verbs.output import answering
 
 CHECK = "check"
 """The word that is no profile's name."""
@@ -42,7 +43,8 @@ def profiles(name: str | None, files: Sequence[str] = ()) -> int:
         ProfileError: there is none of that name, or one is damaged.
     """
     if name == CHECK:
-        return check(files)
+        with answering():
+            return check(files)
     if files:
         raise ProfileError("profiles", "", f"takes one name, and there is {files[0]!r}, too", "NAME, or check FILE…")
     if name is None:

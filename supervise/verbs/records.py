@@ -14,6 +14,7 @@ from supervise.diagnosis.whole import UNKNOWN_END, explain
 from supervise.host import files
 from supervise.model.diagnosis import Diagnosis
 from supervise.profiles.load import load_all
+from supervise.profiles.own import with_own
 from supervise.profiles.signatures import load_signatures
 from supervise.text import plural
 
@@ -56,7 +57,8 @@ def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str
     """
     profiles = load_all()
     profile = profiles.get(text(record, "profile") or GENERIC, profiles[GENERIC])
-    known = load_signatures(profile.signatures)
+    known, damaged = with_own(load_signatures(profile.signatures), os.environ)
+    notes.extend(damaged)
     try:
         told = explain(pieces(attempt.log), UNKNOWN_END, known, profiles, profile.name)
     except OSError as error:

@@ -7,7 +7,8 @@ import sys
 
 from supervise.attempts.store import Attempt, Run
 from supervise.model.exits import Exit
-from supervise.report.postmortem import PostMortemPage
+from supervise.report.postmortem import PostMortem, PostMortemPage
+from supervise.verbs.output import answering
 from supervise.verbs.postmortem import post_mortem
 from supervise.verbs.select import choose, is_live, kept, say, store
 
@@ -36,6 +37,12 @@ def report(name: str | None, number: int | None, *, as_json: bool, markdown: boo
         return Exit.USAGE
     live = running is not None and running.number == attempt.number and attempt.read("outcome") is None
     what = post_mortem(run, attempt, live=live)
+    with answering():
+        _tell(what, as_json=as_json, markdown=markdown)
+    return Exit.OK
+
+
+def _tell(what: PostMortem, *, as_json: bool, markdown: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(what.as_data(), indent=1) + "\n")
     elif markdown:
@@ -44,7 +51,6 @@ def report(name: str | None, number: int | None, *, as_json: bool, markdown: boo
         sys.stdout.write(ticket(what))
     else:
         PostMortemPage().told(what)
-    return Exit.OK
 
 
 def _newest() -> Run | None:

@@ -9,6 +9,7 @@ from collections.abc import Container
 from supervise.attempts.store import Attempt, Run, Store, default_root
 from supervise.host import procfs
 from supervise.model.process import Process
+from supervise.report.console import write_unless_stuck
 from supervise.runner.holder import living
 
 
@@ -23,8 +24,8 @@ def store() -> Store:
 
 
 def say(text: str) -> None:
-    """A line for people."""
-    sys.stderr.write(text + "\n")
+    """A line for people; that nobody can read it changes nothing."""
+    write_unless_stuck(sys.stderr, text + "\n")
 
 
 def is_live(run: Run) -> bool:

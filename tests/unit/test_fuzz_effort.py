@@ -77,7 +77,7 @@ HOSTILE: dict[str, Callable[[int], bytes]] = {
     "boxes": lambda i: "╭─ Error ─╮\n│ x{}y\n".format(" " * 8000).encode(),
     "records without end": lambda i: b'{"message":"' + SMILE + b"x" * 30_000 + b"\n",
     "records": lambda i: b'{"message":"%s","level":"ERROR","processName":"W","process":%d,"a":"%s"}\n'
-    % (QUOTED, i, b"x" * 60_000),
+    % (QUOTED, i % 4, b"x" * 60_000),
     "attempts": lambda i: b"Killed\nvLLM API server version 1\n" + REPORT[:-2] + b"x" * 9000 + b"\n",
 }  # fmt: skip
 
@@ -85,7 +85,7 @@ FEW_LINES = ("one record", "brackets", "long names", "open reports", "records wi
 
 # --- memory -----------------------------------------------------------------------------------------------------------
 
-SHORT, LONG = 160_000, 640_000
+SHORT, LONG = 400_000, 1_600_000
 # Of each process a few lines are held, shortened, and of some two hundred processes: what is held grows until then, but
 # by less than what is read.
 GROWS_AT_MOST = 1.0

@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from supervise.diagnosis import scanner, tolerance
 from supervise.diagnosis.lines import LineReader
@@ -15,7 +17,7 @@ from supervise.diagnosis.scanner import SparseReader
 from supervise.diagnosis.seams import clean_start
 from supervise.diagnosis.verdict import Diagnoser
 from supervise.model.diagnosis import Line, SignatureSet
-from tests.unit.test_scanner import LOGS, SCANNER, every, opened, run
+from tests.unit.test_scanner import BITS, LOGS, SCANNER, every, opened, run
 
 SAID = b"(APIServer pid=1) ERROR 11-30 05:00:00 [serving.py:99] "
 # A request that fails, with the headline that says that it was no more than that.
@@ -134,6 +136,18 @@ def test_numbers_are_those_of_the_whole_log() -> None:
     assert all(whole[line.number] == line for line in lines)
     assert [line.number for line in lines] == sorted({line.number for line in lines})
     assert lines[-1].number == len(whole)
+
+
+@given(st.lists(BITS, max_size=30).map(b"".join), st.lists(st.integers(0, 900), max_size=6), st.booleans())
+def test_what_is_held_back_is_delivered_as_it_is(data: bytes, cuts: list[int], busy: bool) -> None:
+    whole = LineReader()
+    wanted = {line.number: line for line in [*whole.feed(data), *whole.close()]}
+    edges = sorted({min(each, len(data)) for each in cuts} | {0, len(data)})
+    reader = SparseReader(lambda: SCANNER, lambda: busy, plain=0, small=0, allowance=lambda: 0)
+    lines = [line for start, end in pairwise(edges) for line in reader.feed(data[start:end])] + reader.close()
+    assert all(wanted[line.number] == line for line in lines)
+    assert [line.number for line in lines] == sorted({line.number for line in lines})
+    assert [line.number for line in lines][-1:] == list(wanted)[-1:]
 
 
 def test_every_line_is_delivered_while_nobody_is_behind() -> None:
