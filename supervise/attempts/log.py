@@ -11,6 +11,7 @@ import contextlib
 import errno
 import gzip
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -152,12 +153,16 @@ class Follower:
         path: the log.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: it cannot be opened, or is no regular file.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Whoever opens a pipe waits for its writer.
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            os.close(self._fd)
+            raise OSError(errno.EINVAL, "is no regular file", path)
         start, moved, _ = self._map()
         self._position = start + moved
 

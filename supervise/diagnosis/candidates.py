@@ -223,13 +223,9 @@ def _is_same(one: Traceback, other: Traceback) -> bool:
 def _better(known: Candidate, new: Candidate) -> Candidate:
     """Of one failure: what says more exactly what went wrong, and what a signature knows."""
     headed = new.headed or known.headed
-    exacter = new.traceback is not None and new.traceback.cause is new.line and known.line is not new.line
-    if (
-        exacter
-        and known.traceback is not None
-        and new.traceback is not None
-        and _is_same(known.traceback, new.traceback)
-    ):
+    before, now = known.traceback, new.traceback
+    exacter = now is not None and now.cause is new.line and known.line is not new.line
+    if exacter and before is not None and now is not None and _is_same(before, now):
         return replace(new, match=new.match or known.match, headed=headed)
     if known.match is None and new.match is not None:
         return replace(new, headed=headed)
@@ -238,13 +234,11 @@ def _better(known: Candidate, new: Candidate) -> Candidate:
 
 def _understood(known: Candidate, new: Candidate) -> Candidate:
     """What fails anywhere, such as a name that does not resolve, means what the one says who wanted it."""
-    if known.match is None:
+    if known.match is None or new.match is None:
         return known
-    if new.match and known.match.signature.id in new.match.signature.explains:
-        return replace(known, match=new.match)
-    if known.match.signature.phase is not None:
-        return known
-    return replace(known, match=new.match) if new.match and new.match.signature.phase is not None else known
+    before, now = known.match.signature, new.match.signature
+    explained = before.id in now.explains or (before.phase is None and now.phase is not None)
+    return replace(known, match=new.match) if explained else known
 
 
 def _staged(known: Candidate, new: Candidate) -> Candidate:

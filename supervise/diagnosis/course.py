@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
 
 from supervise.diagnosis.candidates import Candidate, Rank
@@ -12,8 +13,17 @@ from supervise.model.diagnosis import Kind, Line
 _TAIL_LINES = 80
 # An engine that failed takes its server down within so many lines, its dump of the scheduler's state included.
 _WAKE_LINES = 600
-# What a server prints that goes on serving.
+# What a server prints that goes on serving: uvicorn, vLLM, SGLang; Ray Serve's and TGI's words for an answer.
 _LIFE = (' HTTP/1.1" 200', "generation throughput: ", "gen throughput (token/s): ")
+_ANSWER = re.compile(r" (?:GET|POST|CALL) \S+ (?:200|OK) \d+\.\d+ ?ms|text_generation_router\S*: \S+ Success$")
+# An engine that generates tells how fast. The one that died may do so once more, for the seconds before, and other
+# ranks until they are ended, too: more moments than that make a life.
+_PULSE = re.compile(r"gen(?:eration)? throughput(?: \(token/s\))?: (?!0\.0\d*\b)\d")
+_PULSES = 3
+# What starts beside the one that failed may reach one more phase.
+_PHASES = 2
+# A bar that is full.
+_FULL = re.compile(r"100%\|[^|]*\| (\d+)/\1 ")
 # What a script prints of each of its steps, bars included, begins alike but for numbers. Of so many kinds of lines it
 # is remembered where they first and last stood.
 _NUMBERS = re.compile(r"[\d\s#█▏▎▍▌▋▊▉]+")
@@ -28,34 +38,48 @@ _BREATH = 30
 class Course:
     """What became of a server, as line numbers: None where it did not happen.
 
-    `advanced` is where start-up last reached a new phase, `up` where the server said that it is ready, `death` where a
-    process announced that it cannot go on, `asked` where somebody asked the server to end, `ending` where it began to
+    `up` is where the server said that it is ready, `death` where a process announced that it cannot go on, `asked` where somebody asked the server to end, `ending` where it began to
     end in order, `alive` where it last answered a request or told its throughput, `raised` where an error was last
-    reported, `last` the last line. `shapes` are the kinds of lines of a script, with their first and last number.
+    reported, `last` the last line. `shapes` are the kinds of lines of a script, with their first and last number,
+    `full` is where one of its bars was last full, `pulses` are where an engine last told that it generates, the newest
+    at `moment`, `phases` where start-up last reached others.
     """
 
     last: int = 0
     alive: int = 0
-    advanced: int = 0
     up: int | None = None
     death: int | None = None
     asked: int | None = None
     ending: int | None = None
     raised: int = 0
+    full: int = 0
     shapes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    pulses: deque[int] = field(default_factory=lambda: deque(maxlen=_PULSES))
+    phases: deque[int] = field(default_factory=lambda: deque(maxlen=_PHASES))
+    moment: str | None = None
 
     def pass_by(self, line: Line) -> None:
         """Take note of the next line, whatever it says."""
         self.last = line.number
         if any(sign in line.text for sign in _LIFE):
             self.alive = line.number
+            self._listen(line)
+        elif line.record and (" 200 " in line.text or "ccess" in line.text) and _ANSWER.search(line.text):
+            self.alive = line.number
         elif self.up is None and not line.record and line.process is None:
             self._remember(line)
+
+    def _listen(self, line: Line) -> None:
+        if _PULSE.search(line.text) and (line.time is None or line.time != self.moment):
+            self.moment = line.time
+            self.pulses.append(line.number)
 
     def _remember(self, line: Line) -> None:
         text = line.text[:_DRAWN]
         if not any(map(str.isdigit, text)) or (text[:1].isspace() and "%|" not in text):
             return
+        if _FULL.search(line.text):
+            self.full = line.number
         shape = _NUMBERS.sub("0", text)[:_LONGEST_SHAPE]
         first, _ = self.shapes.get(shape, (line.number, 0))
         if shape in self.shapes or len(self.shapes) < _SHAPES:
@@ -88,14 +112,16 @@ class Course:
             went on after it. Later a server outlives errors: only its engine's death counts, and what an unhandled
             exception left at the very end.
         """
+        if self._lived_on or (cause is not None and self._ran_out_of_time(cause)):
+            return False
         if self.death is not None:
             return cause is not None or not self._was_ending
-        if cause is None or not cause.strong or self._went_on_after(cause):
+        if cause is None or not cause.strong or self._outlived(cause):
             return False
         if cause.rank >= Rank.FRONT and self.alive > cause.line.number:
             return False
         if not ready:
-            return cause.certain or self.advanced <= cause.line.number
+            return cause.certain or not self.phases or self.phases[-1] <= cause.line.number
         if cause.traceback is not None and cause.traceback.kind is Kind.NATIVE and cause.certain:
             return True
         if cause.rank.is_engine and cause.process is not None:
@@ -103,6 +129,23 @@ class Course:
         # uvicorn that cannot listen on its port ends in order, for that reason.
         ended = self.ending is not None and not (cause.refused and self._went_down_after(cause))
         return not ended and self.last - cause.line.number <= _TAIL_LINES
+
+    @property
+    def _lived_on(self) -> bool:
+        """Whether somebody only quoted a death: the server generates after it as before."""
+        return self.death is not None and self._generated_after(self.death)
+
+    def _generated_after(self, number: int) -> bool:
+        if len(self.pulses) < _PULSES or self.pulses[0] <= number:
+            return False
+        return self.ending is None or not number < self.ending < self.pulses[0]
+
+    def _ran_out_of_time(self, cause: Candidate) -> bool:
+        """Whether a job that served had but the time that it was given: an end as good as any that is asked for."""
+        match = cause.match
+        if match is None or match.signature.id != "ended-by-scheduler":
+            return False
+        return match.groups.get("why") == "TIME LIMIT" and self.up is not None and self.up < cause.line.number
 
     @property
     def _was_ending(self) -> bool:
@@ -127,6 +170,20 @@ class Course:
             return "The server ended in order."
         return "Nothing in the log says that the server failed." + ("" if ready else " It was not ready yet.")
 
+    def _outlived(self, cause: Candidate) -> bool:
+        """Whether what printed an error, or stood by, went on as before."""
+        return self._went_on_after(cause) or self._started_after(cause) or self._generated_after(cause.line.number)
+
+    def _started_after(self, cause: Candidate) -> bool:
+        """Whether a program logged an exception that it had caught, and started up all the same.
+
+        What nobody caught ends the program; of others that start beside it no phase counts, so it takes several.
+        """
+        report = cause.traceback
+        if report is None or report.header is None or not report.header.record or cause.rank is not Rank.MAIN:
+            return False
+        return len(self.phases) == _PHASES and self.phases[0] > self.raised
+
     def _went_on_after(self, cause: Candidate) -> bool:
         """Whether a script printed an error that it had caught (`item 7: Traceback …`), and went on with its steps."""
         report = cause.traceback
@@ -134,7 +191,8 @@ class Course:
             return False
         if report.header.number != report.first or report.header.record:
             return False
-        return any(first < report.first and last > self.raised for first, last in self.shapes.values())
+        steps = any(first < report.first and last > self.raised for first, last in self.shapes.values())
+        return steps or self.full > self.raised
 
     def _went_down_after(self, cause: Candidate) -> bool:
         return not self.stopped and self.ending is not None and 0 <= self.ending - cause.line.number <= _WAKE_LINES

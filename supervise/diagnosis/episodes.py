@@ -90,8 +90,12 @@ class Episodes:
         return False
 
     def _begin_noisily(self, text: str) -> bool:
-        """Begin with what comes before a banner; without one, what an attempt prints while it dies looks the same."""
-        if not self._stage and not text.startswith("usage: "):
+        """Begin with what comes before a banner; without one, what an attempt prints while it dies looks the same.
+
+        A server that tells its `KV cache usage: ` is the one that there was: it had only quoted an end.
+        """
+        refuses = text.startswith("usage: ")
+        if not refuses and (not self._stage or " usage: " in text):
             return False
         self._restart()
         return True

@@ -143,15 +143,15 @@ class Diagnoser:
         if self._startup is None:
             return
         if self._startup.phase != self._phase:
-            self._phase, self._course.advanced = self._startup.phase, line.number
+            self._phase = self._startup.phase
+            self._course.phases.append(line.number)
         if self._startup.ready and not self._up:
             self._up, self._course.up = True, line.number
             self._course.asked, self._course.ending = None, None
 
     def _on_line(self, line: Line, reading: Reading) -> bool:
         """Read one line outside of a report's body. True if it is certain now that the server dies."""
-        report = reading.traceback
-        if report is not None and reading.place in (Place.EXCEPTION, Place.CAUSE):
+        if (report := reading.traceback) is not None and reading.place in (Place.EXCEPTION, Place.CAUSE):
             named = report.cause or report.exception
             return self._on_report(named, report, self._matcher.find(named))
         if report is not None and report.kind is Kind.NATIVE:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from supervise.report.cause import to_data
 from supervise.report.page import Page
-from supervise.text import duration, home, shorten
+from supervise.text import duration, home, plural, shorten
 
 if TYPE_CHECKING:
     from supervise.model.diagnosis import Diagnosis
@@ -46,7 +46,8 @@ class PostMortem:
     `outcome`, `exit_status` and `left` are None while it runs and where nobody saw the end. `good` is the number of the
     last attempt before it that had been ready, `changes` what is recorded differently since, None without such an
     attempt or without records to compare. `unrecorded` names what could not be compared. `same` are earlier attempts
-    with the same cause, newest first; `earlier` says whether there is any earlier failure to compare with.
+    with the same cause, newest first; `earlier` says whether there is any earlier failure to compare with; if not,
+    `unnamed` counts those of which nothing is known.
     """
 
     run: str
@@ -73,6 +74,7 @@ class PostMortem:
     earlier: bool
     log: str
     notes: tuple[str, ...] = ()
+    unnamed: int = 0
 
     @property
     def headline(self) -> str:
@@ -99,6 +101,8 @@ class PostMortem:
             return f"same cause as {several} {', '.join(map(str, self.same))}"
         if self.cause is None or self.cause.text is None:
             return ""
+        if self.unnamed and not self.earlier:
+            return f"{plural(self.unnamed, 'earlier failure')}, of which no cause is known"
         return "new cause" if self.earlier else "no earlier failure is kept"
 
     def as_data(self) -> dict[str, Any]:

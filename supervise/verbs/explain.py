@@ -12,11 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from supervise.attempts.log import pieces
 from supervise.diagnosis.engines import GENERIC
 from supervise.diagnosis.whole import UNKNOWN_END, Explained, Tried, explain
-from supervise.host.archives import BROKEN, NoLogError, Unpacked
-from supervise.host.archives import damage as archive_damage
+from supervise.host.archives import NoLogError, Unpacked
 from supervise.model.diagnosis import Diagnosis, End, Line, SignatureSet
 from supervise.model.exits import Exit
 from supervise.model.profile import Profile
@@ -25,6 +23,7 @@ from supervise.profiles.own import with_own
 from supervise.profiles.signatures import available_sets, load_signatures
 from supervise.report.page import Page, same_cause
 from supervise.verbs.output import answering
+from supervise.verbs.records import log_pieces
 from supervise.verbs.select import say
 
 VERSION = 1
@@ -107,25 +106,13 @@ def _pieces(file: str, notes: list[str], damage: list[str]) -> Iterator[bytes]:
     """The text of a log; `notes` tell afterwards what is missing in it, `damage` what should have been there."""
     if file != _STDIN and os.path.exists(f"{file}.map"):
         # Its own supervise keeps it within a bound: its beginning is in an archive beside it.
-        yield from _with_archive(file, damage)
+        yield from log_pieces(file, damage)
         return
     if file == _STDIN:
         with _interruptible(notes):
             yield from _unpacked(sys.stdin.fileno(), damage)
     else:
         yield from _unpacked(file, damage)
-
-
-def _with_archive(file: str, damage: list[str]) -> Iterator[bytes]:
-    began = False
-    try:
-        for piece in pieces(file):
-            began = True
-            yield piece
-    except BROKEN as error:
-        if not began and isinstance(error, OSError):
-            raise
-        damage.append(archive_damage(error))
 
 
 @contextmanager

@@ -97,6 +97,8 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
     cause = from_data(outcome.get("cause")) if outcome else records.from_log(attempt, record, notes, live=live)
     failures = run.recent_failures(attempt.number)
     good = _last_good(run, attempt.number)
+    if outcome and not os.path.exists(attempt.log):
+        notes.append("server.log is missing")
     changed, unrecorded = _changed(attempt, record, good)
     return PostMortem(
         run=run.name,
@@ -108,7 +110,7 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
         began=began,
         seconds=_lasted(began, moments, live=live),
         outcome=records.text(outcome, "outcome"),
-        how=_how(outcome, state, ended, live=live),
+        how=_how(outcome, state, ended, live=live, kept=records.exists(attempt, "outcome")),
         exit_status=outcome.get("exit_status") if outcome else None,
         exit_means=_exit_means(outcome or {}),
         ready_s=records.seconds((outcome or {}).get("ready_s")),
@@ -121,6 +123,7 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
         unrecorded=unrecorded,
         same=_same(cause, failures),
         earlier=bool(failures),
+        unnamed=_unnamed(run, attempt.number) if not failures else 0,
         log=attempt.log,
         notes=tuple(notes),
     )
@@ -136,7 +139,12 @@ def _ended(run: Run, attempt: Attempt, state: Mapping[str, Any]) -> Mapping[str,
 
 
 def _how(
-    outcome: Mapping[str, Any] | None, state: Mapping[str, Any], ended: Mapping[str, Any] | None, *, live: bool
+    outcome: Mapping[str, Any] | None,
+    state: Mapping[str, Any],
+    ended: Mapping[str, Any] | None,
+    *,
+    live: bool,
+    kept: bool,
 ) -> str:
     if live:
         phase = f" ({state['phase']})" if state.get("state") == "starting" and state.get("phase") else ""
@@ -144,7 +152,8 @@ def _how(
     if outcome is None:
         if ended:
             return f"no record of how it ended; {ended['why']}, exit {ended['exit_status']}"
-        return "no record of how it ended: its supervise was killed, or could not write"
+        # Of one that is there and cannot be read nobody was kept from writing it.
+        return "no record of how it ended" + ("" if kept else ": its supervise was killed, or could not write")
     cause = str(outcome.get("outcome"))
     status = outcome.get("leader_status")
     if cause == "died" and isinstance(status, int):
@@ -253,6 +262,13 @@ def _changed(
     slates = good.read("slate") or {}, attempt.read("slate") or {}
     unrecorded = () if all(map(packages, slates)) else ("packages",)
     return (*changes(before, record), *package_changes(*slates)), unrecorded
+
+
+def _unnamed(run: Run, before: int) -> int:
+    """How many attempts before that one failed, whatever of."""
+    return sum(
+        (run.attempt(number).read("outcome") or {}).get("failed") is True for number in run.numbers() if number < before
+    )
 
 
 def _same(cause: Diagnosis | None, failures: Iterable[tuple[int, Identity]]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from supervise.attempts.log import pieces
@@ -12,6 +12,8 @@ from supervise.attempts.store import Attempt, Run
 from supervise.diagnosis.engines import GENERIC
 from supervise.diagnosis.whole import UNKNOWN_END, explain
 from supervise.host import files
+from supervise.host.archives import BROKEN
+from supervise.host.archives import damage as archive_damage
 from supervise.model.diagnosis import Diagnosis
 from supervise.profiles.load import load_all
 from supervise.profiles.own import with_own
@@ -30,14 +32,30 @@ def read(attempt: Attempt, name: str, notes: list[str]) -> dict[str, Any] | None
         notes: what is wrong with it is added here.
 
     Returns:
-        Its content, None if it is missing or damaged.
+        Its content, None if it is missing, unreadable or damaged.
     """
     said = attempt.read(name)
-    if said is None and os.path.lexists(os.path.join(attempt.path, f"{name}.json")):
-        notes.append(f"{name}.json is damaged; nothing in it is believed")
+    if said is None and exists(attempt, name):
+        notes.append(f"{name}.json{_refused(os.path.join(attempt.path, f'{name}.json'))}")
     elif said is None and name == "attempt":
         notes.append("attempt.json is missing")
     return said
+
+
+def exists(attempt: Attempt, name: str) -> bool:
+    """Whether one of an attempt's JSON files is there, in whatever state."""
+    return os.path.lexists(os.path.join(attempt.path, f"{name}.json"))
+
+
+def _refused(path: str) -> str:
+    """Why nothing is known of what stands in a file."""
+    try:
+        files.read_regular(path, _LARGEST_EVENTS)
+    except OSError as error:
+        return f": {error.strerror}"
+    except ValueError:
+        pass
+    return " is damaged; nothing in it is believed"
 
 
 def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str], *, live: bool) -> Diagnosis | None:
@@ -60,7 +78,7 @@ def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str
     known, damaged = with_own(load_signatures(profile.signatures), os.environ)
     notes.extend(damaged)
     try:
-        told = explain(pieces(attempt.log), UNKNOWN_END, known, profiles, profile.name)
+        told = explain(log_pieces(attempt.log, notes), UNKNOWN_END, known, profiles, profile.name)
     except OSError as error:
         notes.append(f"server.log: {error.strerror}")
         return None
@@ -69,6 +87,27 @@ def from_log(attempt: Attempt, record: Mapping[str, Any] | None, notes: list[str
     if not live:
         notes.append("the cause was told from the log alone: there is no record of its end")
     return told.diagnosis
+
+
+def log_pieces(path: str, damage: list[str]) -> Iterator[bytes]:
+    """A log that its own supervise keeps within a bound, and what is in the archive beside it.
+
+    Args:
+        path: the log.
+        damage: what is wrong with the archive is added here.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    began = False
+    try:
+        for piece in pieces(path):
+            began = True
+            yield piece
+    except BROKEN as error:
+        if not began and isinstance(error, OSError):
+            raise
+        damage.append(archive_damage(error))
 
 
 def moments(run: Run, number: int, notes: list[str]) -> list[tuple[float, str]]:
@@ -87,7 +126,10 @@ def moments(run: Run, number: int, notes: list[str]) -> list[tuple[float, str]]:
     for name in ("events.jsonl.1", "events.jsonl"):
         try:
             lines = files.read_regular(os.path.join(run.path, name), _LARGEST_EVENTS).splitlines()
-        except (OSError, ValueError):
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            notes.append(f"{name}: {getattr(error, 'strerror', None) or error}")
             continue
         for line in lines:
             event = _event(line)

@@ -9,6 +9,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,124 @@ def test_an_archive_that_is_cut_off_is_noted(logs: Path, capsys: pytest.CaptureF
     status, (told,), _ = explain(capsys, cut)
     assert (status, told["cause"]["signature"]) == (0, "argparse-error")
     assert "cut off" in told["notes"][0]
+
+
+@pytest.mark.parametrize("keep", [-6, 400])
+def test_what_could_not_be_read_to_its_end_is_not_healthy(
+    logs: Path, capsys: pytest.CaptureFixture[str], keep: int
+) -> None:
+    cut = logs / "cut.log.gz"
+    cut.write_bytes(gzip.compress((logs / "healthy.log").read_bytes())[:keep])
+    status, (told,), _ = explain(capsys, cut)
+    assert (status, told["fatal"], told["cause"]) == (3, False, None)
+    assert "cut off" in told["notes"][0]
+    assert explain_files([str(cut)], as_json=False, exit_status=None, engine=None) == 3
+    assert "healthy" not in capsys.readouterr().out
+
+
+def test_a_damaged_archive_beside_the_log_is_noted(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = logs / "log"
+    log.write_bytes(b"bye\n")
+    (logs / "log.gz").write_bytes(gzip.compress((logs / "healthy.log").read_bytes())[:-20])
+    (logs / "log.map").write_text(json.dumps({"version": 1, "start": 0, "moved": 1 << 20, "moving": False}))
+    status, (told,), _ = explain(capsys, log)
+    assert (status, told["fatal"]) == (3, False)
+    assert "cut off" in told["notes"][0]
+
+
+class Gone:
+    """Standard output of which nobody reads any more, or that has no room: /dev/full answers as a full disk does."""
+
+    def __init__(self, name: str) -> None:
+        self.fd = os.open("/dev/full", os.O_WRONLY) if name == "full" else self._left()
+
+    def _left(self) -> int:
+        reading, writing = os.pipe()
+        os.close(reading)
+        return writing
+
+    def __enter__(self) -> int:
+        return self.fd
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self.fd)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "status"),
+    [("failed", [], 0), ("failed", ["--json"], 0), ("healthy", [], 1), ("killed", ["--exit-status", "137"], 3)],
+)
+def test_a_reader_that_leaves_does_not_change_the_status(
+    supervise: Supervise, logs: Path, name: str, options: list[str], status: int
+) -> None:
+    with Gone("pipe") as out:
+        ended = written(supervise, out, f"{name}.log", *options)
+    assert (ended.returncode, ended.stderr) == (status, "")
+
+
+def test_a_full_disk_is_called_by_its_name(supervise: Supervise, logs: Path) -> None:
+    with Gone("full") as out:
+        ended = written(supervise, out, "failed.log")
+    assert (ended.returncode, ended.stderr) == (125, "supervise: standard output: No space left on device\n")
+
+
+def written(supervise: Supervise, out: int, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [supervise.python, "-m", "supervise", "explain", *words],
+        stdout=out, stderr=subprocess.PIPE, env=supervise.env, cwd=supervise.base, text=True, timeout=DEADLINE_S,
+        check=False,
+    )  # fmt: skip
+
+
+def test_a_complaint_that_cannot_be_written_does_not_change_the_status(supervise: Supervise) -> None:
+    with Gone("full") as err:
+        words = [supervise.python, "-m", "supervise", "explain", "missing.log"]
+        ended = subprocess.run(
+            words, stderr=err, env=supervise.env, cwd=supervise.base, timeout=DEADLINE_S, check=False
+        )
+    assert ended.returncode == 2
+
+
+def test_a_socket_is_no_log(logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(logs)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("here.sock")
+        assert explain(capsys, Path("here.sock")) == (2, [], "supervise: here.sock: is a socket, no log\n")
+
+
+OWN = """
+[[signature]]
+id = "licence-server-down"
+role = "root"
+literals = ["licence server"]
+pattern = '^RuntimeError: licence server (?P<name>\\S+) does not answer$'
+class = "transient"
+fatal = true
+meaning = "{name} does not answer."
+advice = ["Start {name}."]
+match = ["RuntimeError: licence server lic1 does not answer"]
+nomatch = ["the licence server answers"]
+"""
+
+
+def test_what_the_user_knows_is_known(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(logs))
+    own = logs / "supervise" / "signatures"
+    own.mkdir(parents=True)
+    (own / "mine.toml").write_text(OWN)
+    (own / "broken.toml").write_text("[[signature]]\nid = 3\n")
+    log = logs / "licence.log"
+    log.write_text(
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n'
+        "RuntimeError: licence server lic1 does not answer\n"
+    )
+    status, (told,), said = explain(capsys, log)
+    assert (status, told["cause"]["signature"], told["cause"]["class"]) == (0, "licence-server-down", "transient")
+    assert told["cause"]["advice"] == ["Start lic1."]
+    assert said.count("\n") == 1
+    assert f"supervise: {own / 'broken.toml'}: signature" in said
 
 
 def test_a_log_of_ours_is_read_with_what_was_archived(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

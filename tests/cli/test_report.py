@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import json
 import os
 import re
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from supervise.attempts.store import Run, Store
+from supervise.host import files
 from supervise.model.exits import Exit
 from supervise.report.changes import changes, package_changes
 from supervise.report.private import private
@@ -378,6 +381,68 @@ def test_without_a_log(run: Run, told: Told) -> None:
     number = make(run, outcome=None)
     os.unlink(run.attempt(number).log)
     assert as_data(told)["cause"] is None
+    number = make(run, cause=CAUSE)
+    os.unlink(run.attempt(number).log)
+    assert as_data(told)["notes"] == ["server.log is missing"]
+
+
+def test_a_log_that_is_a_pipe_is_not_waited_for(run: Run, told: Told) -> None:
+    log = run.attempt(make(run, outcome=None)).log
+    os.unlink(log)
+    os.mkfifo(log)
+    data = as_data(told)
+    assert (data["cause"], data["notes"]) == (None, ["server.log: is no regular file"])
+
+
+def test_a_damaged_archive_of_the_log_is_noted(run: Run, told: Told) -> None:
+    log = run.attempt(make(run, outcome=None, log=FAILED)).log
+    Path(f"{log}.gz").write_bytes(gzip.compress(HEALTHY)[:-4])
+    Path(f"{log}.map").write_text(json.dumps({"version": 1, "start": 0, "moved": 4096, "moving": False}))
+    assert "the archive is damaged or cut off" in as_data(told)["notes"][0]
+
+
+@pytest.mark.parametrize("state", ["damaged", "unreadable", "missing"])
+def test_how_it_ended_is_not_made_up(run: Run, told: Told, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = make(run, cause=CAUSE)
+    path = Path(run.attempt(number).path) / "outcome.json"
+    if state == "damaged":
+        path.write_text("{")
+    elif state == "missing":
+        path.unlink()
+    else:
+        refuse(monkeypatch, "outcome.json")
+    data = as_data(told)
+    assert ("killed" in data["how"]) == (state == "missing")
+    assert data["how"].startswith("no record of how it ended")
+    noted = {"damaged": "outcome.json is damaged; nothing in it is believed", "missing": ""}
+    assert noted.get(state, "outcome.json: Permission denied") in "\n".join(data["notes"])
+
+
+@pytest.mark.parametrize("name", ["attempt.json", "events.jsonl"])
+def test_what_may_not_be_read_is_not_called_damaged(
+    run: Run, told: Told, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(run, cause=CAUSE)
+    refuse(monkeypatch, name)
+    assert as_data(told)["notes"] == [f"{name}: Permission denied"]
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Root may read everything: files of this name answer as they do to others."""
+    reads = files.read_regular
+
+    def read(path: str, limit: int) -> bytes:
+        if path.endswith(name):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return reads(path, limit)
+
+    monkeypatch.setattr(files, "read_regular", read)
+
+
+def test_an_earlier_failure_of_which_nothing_is_known_is_kept_all_the_same(run: Run, told: Told) -> None:
+    make(run, outcome={"failed": True, "exit_status": 91})
+    make(run, cause=CAUSE)
+    assert "history  1 earlier failure, of which no cause is known" in told()[1]
 
 
 # --- the JSON ---------------------------------------------------------------------------------------------------------

@@ -50,6 +50,29 @@ def test_packed(kind: str) -> None:
     assert unpack(packed, step=97) == (TEXT, None)
 
 
+def test_packed_again_and_again() -> None:
+    twice = gzip.compress(gzip.compress(TEXT))
+    assert unpack(twice) == unpack(twice, step=97) == (TEXT, None)
+    assert unpack(PACKED["zstd"](bz2.compress(lzma.compress(TEXT)))) == (TEXT, None)
+    assert "cut off" in str(unpack(gzip.compress(gzip.compress(TEXT)[:-9]))[1])
+
+
+def test_but_not_for_ever() -> None:
+    with pytest.raises(NoLogError):
+        unpack(gzip.compress(gzip.compress(gzip.compress(gzip.compress(TEXT)))))
+
+
+def test_what_only_begins_like_an_archive_is_text() -> None:
+    for text in (b"BZh is how it begins\n", b"BZh9 is how it begins\n", b"BZ"):
+        assert unpack(text) == unpack(text, step=1) == (text, None)
+    assert unpack(bz2.compress(b"")) == (b"", None)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_needs_no_mark(encoding: str) -> None:
+    assert unpack(TEXT.decode().encode(encoding)) == (TEXT, None)
+
+
 @pytest.mark.parametrize("kind", PACKED)
 def test_several_archives_in_a_row(kind: str) -> None:
     """`zcat a.gz b.gz`, and logs that rotate into one file."""
