@@ -14,10 +14,10 @@ from supervise.cli.options import (
     NameOptions,
     PatienceOptions,
     PreflightOptions,
-    RestartOptions,
     SlateOptions,
     TierOptions,
 )
+from supervise.cli.restarts import RestartOptions
 
 app = typer.Typer(
     add_completion=False,

@@ -15,15 +15,20 @@ _TAIL_LINES = 80
 _WAKE_LINES = 600
 # What a server prints that goes on serving: uvicorn, vLLM, SGLang; Ray Serve's and TGI's words for an answer.
 _LIFE = (' HTTP/1.1" 200', "generation throughput: ", "gen throughput (token/s): ")
-_ANSWER = re.compile(r" (?:GET|POST|CALL) \S+ (?:200|OK) \d+\.\d+ ?ms|text_generation_router\S*: \S+ Success$")
+_ANSWER = re.compile(
+    r" (?:GET|POST|CALL) \S{1,400} (?:200|OK) \d+\.\d+ ?ms|text_generation_router\S{0,80}: \S{1,80} Success$"
+)
 # An engine that generates tells how fast. The one that died may do so once more, for the seconds before, and other
 # ranks until they are ended, too: more moments than that make a life.
 _PULSE = re.compile(r"gen(?:eration)? throughput(?: \(token/s\))?: (?!0\.0\d*\b)\d")
 _PULSES = 3
 # What starts beside the one that failed may reach one more phase.
 _PHASES = 2
-# A bar that is full.
+# A bar that is full, and what transformers' Trainer says of a training that is over.
 _FULL = re.compile(r"100%\|[^|]*\| (\d+)/\1 ")
+_DONE = "'train_runtime': "
+# They write of whatever happens on the host.
+_BYSTANDERS = ("raylet", "kernel")
 # What a script prints of each of its steps, bars included, begins alike but for numbers. Of so many kinds of lines it
 # is remembered where they first and last stood.
 _NUMBERS = re.compile(r"[\d\s#█▏▎▍▌▋▊▉]+")
@@ -38,11 +43,12 @@ _BREATH = 30
 class Course:
     """What became of a server, as line numbers: None where it did not happen.
 
-    `up` is where the server said that it is ready, `death` where a process announced that it cannot go on, `asked` where somebody asked the server to end, `ending` where it began to
-    end in order, `alive` where it last answered a request or told its throughput, `raised` where an error was last
-    reported, `last` the last line. `shapes` are the kinds of lines of a script, with their first and last number,
-    `full` is where one of its bars was last full, `pulses` are where an engine last told that it generates, the newest
-    at `moment`, `phases` where start-up last reached others.
+    `up` is where the server said that it is ready, `death` where a process announced that it cannot go on, `asked`
+    where somebody asked the server to end, `ending` where it began to end in order, `alive` where it last answered a
+    request or told its throughput, `raised` where an error was last reported, `last` the last line. `shapes` are the
+    kinds of lines of a script, by who prints them, with their first and last number, `full` is where one of its bars
+    was last full, `done` where it said that it is through. `pulses` are where an engine last told that it generates,
+    the newest at `moment`, `phases` where start-up last reached others.
     """
 
     last: int = 0
@@ -53,7 +59,8 @@ class Course:
     ending: int | None = None
     raised: int = 0
     full: int = 0
-    shapes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    done: int = 0
+    shapes: dict[tuple[str | None, str], tuple[int, int]] = field(default_factory=dict)
     pulses: deque[int] = field(default_factory=lambda: deque(maxlen=_PULSES))
     phases: deque[int] = field(default_factory=lambda: deque(maxlen=_PHASES))
     moment: str | None = None
@@ -66,7 +73,7 @@ class Course:
             self._listen(line)
         elif line.record and (" 200 " in line.text or "ccess" in line.text) and _ANSWER.search(line.text):
             self.alive = line.number
-        elif self.up is None and not line.record and line.process is None:
+        elif self.up is None and not line.record:
             self._remember(line)
 
     def _listen(self, line: Line) -> None:
@@ -80,7 +87,9 @@ class Course:
             return
         if _FULL.search(line.text):
             self.full = line.number
-        shape = _NUMBERS.sub("0", text)[:_LONGEST_SHAPE]
+        elif _DONE in text:
+            self.done = line.number
+        shape = (line.process, _NUMBERS.sub("0", text)[:_LONGEST_SHAPE])
         first, _ = self.shapes.get(shape, (line.number, 0))
         if shape in self.shapes or len(self.shapes) < _SHAPES:
             self.shapes[shape] = (first, line.number)
@@ -187,12 +196,18 @@ class Course:
     def _went_on_after(self, cause: Candidate) -> bool:
         """Whether a script printed an error that it had caught (`item 7: Traceback …`), and went on with its steps."""
         report = cause.traceback
-        if report is None or report.header is None or cause.headed or cause.rank is not Rank.MAIN:
+        if report is None:
+            return cause.process in _BYSTANDERS and self._stepped(cause.line.number)
+        if report.header is None or cause.headed or cause.rank is not Rank.MAIN:
             return False
+        if self.done > self.raised:
+            return True
         if report.header.number != report.first or report.header.record:
             return False
-        steps = any(first < report.first and last > self.raised for first, last in self.shapes.values())
-        return steps or self.full > self.raised
+        return self._stepped(report.first) or self.full > self.raised
+
+    def _stepped(self, number: int) -> bool:
+        return any(first < number and last > self.raised for first, last in self.shapes.values())
 
     def _went_down_after(self, cause: Candidate) -> bool:
         return not self.stopped and self.ending is not None and 0 <= self.ending - cause.line.number <= _WAKE_LINES

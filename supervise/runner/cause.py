@@ -84,6 +84,20 @@ def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float,
     return replace(diagnosis, meaning=meaning, advice=_ADVICE, end="not ready in time")
 
 
+def unread(diagnosis: Diagnosis, left: int, log: str) -> Diagnosis:
+    """Where nobody is known to have printed a cause and not all of the log was read, nothing is said of its content.
+
+    Args:
+        diagnosis: of what was read.
+        left: bytes that there was no time for.
+        log: its path.
+    """
+    if diagnosis.text is not None or not left:
+        return diagnosis
+    meaning = f"No cause was found in what could be read of the log; {left / 2**20:.1f} MiB of it were not."
+    return replace(diagnosis, meaning=meaning, advice=(f"supervise explain {log} reads all of it.",))
+
+
 class Lost(NamedTuple):
     """A log on a full disk, in this directory: `whole` if nothing of it could be written."""
 

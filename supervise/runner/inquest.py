@@ -65,7 +65,8 @@ class Inquest:
             end = replace(end, requested=False)
         diagnosis = cause.explained(log.conclude(end), reason, self._ready_timeout_s, self._startup.impostor)
         if diagnosis.text is None and diagnosis.fatal and opened is not None:
-            return cause.unwritten(diagnosis, await self._world.in_thread(_lost, opened.attempt.log))
+            lost = await self._world.in_thread(_lost, opened.attempt.log)
+            return cause.unread(cause.unwritten(diagnosis, lost), self._ended.log_unread, opened.attempt.log)
         return diagnosis
 
 

@@ -22,31 +22,27 @@ def found(text: str) -> Match:
     return match
 
 
+TOO_LONG = (
+    "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, "
+    "which is larger than the available KV cache memory (8.21 GiB). Based on the available memory, the estimated "
+    "maximum model length is 67232. Try increasing `gpu_memory_utilization`"
+)
+TOO_LONG_ONCE = (
+    "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV "
+    "cache (27520). Try increasing `gpu_memory_utilization`"
+)
+NOT_FREE = (
+    "ValueError: Free memory on device cuda:0 (12.31/79.1 GiB) on startup is less than desired GPU memory utilization "
+    "(0.9, 71.19 GiB). Decrease GPU memory utilization"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        (
-            (
-                "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is "
-                "needed, which is larger than the available KV cache memory (8.21 GiB). Based on the available memory, the "
-                "estimated maximum model length is 67232. Try increasing `gpu_memory_utilization`"
-            ),
-            "--max-model-len 67232 is the most that fits.",
-        ),
-        (
-            (
-                "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be "
-                "stored in KV cache (27520). Try increasing `gpu_memory_utilization`"
-            ),
-            "--max-model-len 27520 is the most that fits.",
-        ),
-        (
-            (
-                "ValueError: Free memory on device cuda:0 (12.31/79.1 GiB) on startup is less than desired GPU memory "
-                "utilization (0.9, 71.19 GiB). Decrease GPU memory utilization"
-            ),
-            "If the GPU is shared on purpose: --gpu-memory-utilization 0.15 is what 12.31 of 79.1 GiB allow.",
-        ),
+        (TOO_LONG, "--max-model-len 67232 is the most that fits."),
+        (TOO_LONG_ONCE, "--max-model-len 27520 is the most that fits."),
+        (NOT_FREE, "If the GPU is shared on purpose: --gpu-memory-utilization 0.15 is what 12.31 of 79.1 GiB allow."),
     ],
 )
 def test_the_number_is_told(text: str, advice: str) -> None:

@@ -219,3 +219,106 @@ def test_an_engine_inside_of_the_front_end_says_it_before_native_code_dies_of_it
     died = "terminate called after throwing an instance of 'c10::DistBackendError'"
     assert told(UP, *engine, watchdog, died).line == 5
     assert told(UP, watchdog, died).line == 2
+
+
+# --- what lived on ----------------------------------------------------------------------------------------------------
+
+QUOTED = ("The log that you sent says:", "RuntimeError: CUDA error: an illegal memory access was encountered", *LOGGED)
+KILLED = "kernel: Out of memory: Killed process 99 (jupyter-lab) total-vm:1kB, anon-rss:1kB"
+ENDING = "INFO:     Shutting down"
+
+
+def pulse(minute: int, speed: str = "44.0") -> str:
+    return (
+        f"INFO 07-04 08:{minute}:00 [loggers.py:1] Engine 000: Avg prompt throughput: 9.0 tokens/s, "
+        f"Avg generation throughput: {speed} tokens/s, Running: 2 reqs, GPU KV cache usage: 1.0%"
+    )
+
+
+PULSES = tuple(map(pulse, (20, 21, 22)))
+NO_PULSES = tuple(pulse(minute, "0.0") for minute in (20, 21, 22))
+
+
+@pytest.mark.parametrize(
+    ("log", "fatal"),
+    [
+        ((UP, *QUOTED, *PULSES), False),
+        ((UP, *QUOTED, *PULSES[:2]), True),
+        ((UP, *QUOTED, *NO_PULSES), True),
+        ((UP, *QUOTED, PULSES[0], PULSES[0], PULSES[0]), True),
+        ((UP, *QUOTED, ENDING, *PULSES), True),
+        ((UP, KILLED, *PULSES), False),
+        ((UP, KILLED), True),
+    ],
+)
+def test_who_goes_on_generating_has_not_died(log: tuple[str, ...], fatal: bool) -> None:
+    assert told(*log).fatal is fatal
+
+
+MISSED = (
+    "2026-05-01 10:00:00,100 - app - WARNING - no flashinfer",
+    *REQUEST[:3],
+    "ModuleNotFoundError: No module named 'x'",
+)
+STAGES = (
+    "INFO 07-04 08:11:17 [core.py:77] Initializing a V1 LLM engine (v0.11.0) with config: model=/m",
+    "INFO 07-04 08:11:18 [gpu_model_runner.py:2602] Starting to load model /m...",
+    "Loading safetensors checkpoint shards:  50% Completed | 1/2 [00:01<00:01,  1.0s/it]",
+)
+
+
+@pytest.mark.parametrize(("stages", "fatal"), [(STAGES, False), (STAGES[:1], True), ((), True)])
+def test_who_starts_up_had_caught_it(stages: tuple[str, ...], fatal: bool) -> None:
+    assert told(*MISSED, *stages).fatal is fatal
+
+
+STEPS = ("{'loss': 2.1, 'epoch': 0.5}", "{'loss': 1.1, 'epoch': 1.0}")
+SUMMARY = "{'train_runtime': 600.1, 'train_loss': 1.4, 'epoch': 1.0}"
+RAYLET = (
+    "(raylet) node_manager.cc:3193: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "fatal"),
+    [
+        ((STEPS[0], *REQUEST, STEPS[1], SUMMARY), False),
+        ((STEPS[0], STEPS[1], SUMMARY, *REQUEST), True),
+        (("(T pid=7) step:1 - loss:0.1", RAYLET, "(T pid=7) step:2 - loss:0.1"), False),
+        (("(T pid=7) step:1 - loss:0.1", RAYLET), True),
+        ((f"item 1: {REQUEST[0]}", *REQUEST[1:], "done: 100%|███| 9/9 [00:09<00:00]"), False),
+        ((f"item 1: {REQUEST[0]}", *REQUEST[1:], "done:  88%|███| 8/9 [00:09<00:00]"), True),
+    ],
+)
+def test_a_script_that_came_through_had_caught_it(log: tuple[str, ...], fatal: bool) -> None:
+    assert told(*log).fatal is fatal
+
+
+OUT_OF_TIME = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-02T13:10:02 DUE TO {} ***"
+
+
+@pytest.mark.parametrize(
+    ("log", "fatal"),
+    [
+        ((UP, OUT_OF_TIME.format("TIME LIMIT")), False),
+        ((UP, OUT_OF_TIME.format("NODE FAILURE")), True),
+        ((OUT_OF_TIME.format("TIME LIMIT"),), True),
+    ],
+)
+def test_a_server_may_run_out_of_its_time(log: tuple[str, ...], fatal: bool) -> None:
+    assert told(*log).fatal is fatal
+
+
+@pytest.mark.parametrize(
+    ("answer", "fatal"),
+    [
+        ("INFO 2026-03-13 15:22:16,011 app_LLM j28b -- POST /generate 200 411.1ms", False),
+        (
+            "2025-03-13T08:41:00.1Z  INFO chat{}: text_generation_router::server: router/src/server.rs:625: Success",
+            False,
+        ),
+        ("INFO 2026-03-13 15:22:16,011 app_LLM j28b -- POST /generate 500 411.1ms", True),
+    ],
+)
+def test_answers_of_other_servers(answer: str, fatal: bool) -> None:
+    assert told(UP, *REQUEST, answer).fatal is fatal

@@ -202,3 +202,10 @@ def test_a_line_of_any_kind_is_taken() -> None:
     assert not episodes.feed(parse("+ " + "/" * 5000 + "a=b " * 2000 + "+ ", 3))
     assert not episodes.feed(Line(1, "", "", time="25:61:61"))
     assert not episodes.feed(parse("█" * 5000, 2))
+
+
+def test_a_server_that_tells_its_usage_has_not_begun_anew() -> None:
+    quoted = "RuntimeError: Engine core initialization failed. See root cause above."
+    usage = "INFO 11-30 05:00:00 [loggers.py:1] Engine 000: GPU KV cache usage: 1.0%"
+    assert told([*vllm(), quoted, usage]).attempts == 1
+    assert told([*vllm(), quoted, *USAGE]).attempts == 2

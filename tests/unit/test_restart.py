@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from supervise import lifecycle as life
 from supervise.attempts.store import Run
 from supervise.attempts.told import sound
-from supervise.cli.options import RestartOptions
+from supervise.cli.restarts import RestartOptions
 from supervise.lifecycle.restart import End, Ended, Failure, GiveUp, Relaunch, Restarts, decide, remembered, settle
 from supervise.model.diagnosis import Diagnosis, FailureClass
 from supervise.model.exits import Exit

@@ -286,7 +286,9 @@ def test_any_mixture_of_lines_gives_a_diagnosis(raws: list[str], code: int) -> N
     assert len(diagnosis.evidence) <= EVIDENCE
 
 
-@pytest.mark.parametrize("end", [End(code=0), End(code=143), End(code=130), End(signal=15), End(signal=2), End(signal=1)])
+@pytest.mark.parametrize(
+    "end", [End(code=0), End(code=143), End(code=130), End(signal=15), End(signal=2), End(signal=1)]
+)
 def test_a_stop_in_order_stays_one_however_its_status_is_spelled(end: End) -> None:
     asked = "(APIServer pid=1) INFO 11-30 05:00:00 [launcher.py:254] [shutdown] API server: shutdown triggered"
     for said in (asked, "INFO:     Application shutdown complete.", "KeyboardInterrupt: terminated"):
