@@ -22,6 +22,8 @@ _ANSWER = re.compile(
 # ranks until they are ended, too: more moments than that make a life.
 _PULSE = re.compile(r"gen(?:eration)? throughput(?: \(token/s\))?: (?!0\.0\d*\b)\d")
 _PULSES = 3
+# Which of several services of a composition or pod wrote a line.
+_SERVICE = re.compile(r"[\w.-]{1,80} {1,40}\| |\[pod/\S{1,200}\] ")
 # What starts beside the one that failed may reach one more phase.
 _PHASES = 2
 # A bar that is full, and what transformers' Trainer says of a training that is over.
@@ -61,7 +63,7 @@ class Course:
     full: int = 0
     done: int = 0
     shapes: dict[tuple[str | None, str], tuple[int, int]] = field(default_factory=dict)
-    pulses: deque[int] = field(default_factory=lambda: deque(maxlen=_PULSES))
+    pulses: deque[Line] = field(default_factory=lambda: deque(maxlen=_PULSES))
     phases: deque[int] = field(default_factory=lambda: deque(maxlen=_PHASES))
     moment: str | None = None
 
@@ -79,7 +81,7 @@ class Course:
     def _listen(self, line: Line) -> None:
         if _PULSE.search(line.text) and (line.time is None or line.time != self.moment):
             self.moment = line.time
-            self.pulses.append(line.number)
+            self.pulses.append(line)
 
     def _remember(self, line: Line) -> None:
         text = line.text[:_DRAWN]
@@ -121,7 +123,7 @@ class Course:
             went on after it. Later a server outlives errors: only its engine's death counts, and what an unhandled
             exception left at the very end.
         """
-        if self._lived_on or (cause is not None and self._ran_out_of_time(cause)):
+        if self._lived_on(cause) or self._ran_out_of_time(cause):
             return False
         if self.death is not None:
             return cause is not None or not self._was_ending
@@ -139,20 +141,20 @@ class Course:
         ended = self.ending is not None and not (cause.refused and self._went_down_after(cause))
         return not ended and self.last - cause.line.number <= _TAIL_LINES
 
-    @property
-    def _lived_on(self) -> bool:
-        """Whether somebody only quoted a death: the server generates after it as before."""
-        return self.death is not None and self._generated_after(self.death)
-
-    def _generated_after(self, number: int) -> bool:
-        if len(self.pulses) < _PULSES or self.pulses[0] <= number:
+    def _lived_on(self, cause: Candidate | None) -> bool:
+        """Whether somebody only quoted a death, or another died: the server generates after it as before."""
+        number = max(cause.line.number if cause else 0, self.death or 0)
+        if len(self.pulses) < _PULSES or self.pulses[0].number <= number or self.pulses[-1].number < self.raised:
             return False
-        return self.ending is None or not number < self.ending < self.pulses[0]
+        if self.ending is not None and number < self.ending < self.pulses[0].number:
+            return False
+        service = _service(cause.line) if cause else None
+        return all(_service(pulse) == service for pulse in self.pulses)
 
-    def _ran_out_of_time(self, cause: Candidate) -> bool:
+    def _ran_out_of_time(self, cause: Candidate | None) -> bool:
         """Whether a job that served had but the time that it was given: an end as good as any that is asked for."""
-        match = cause.match
-        if match is None or match.signature.id != "ended-by-scheduler":
+        match = cause.match if cause else None
+        if cause is None or match is None or match.signature.id != "ended-by-scheduler":
             return False
         return match.groups.get("why") == "TIME LIMIT" and self.up is not None and self.up < cause.line.number
 
@@ -181,7 +183,7 @@ class Course:
 
     def _outlived(self, cause: Candidate) -> bool:
         """Whether what printed an error, or stood by, went on as before."""
-        return self._went_on_after(cause) or self._started_after(cause) or self._generated_after(cause.line.number)
+        return self._went_on_after(cause) or self._started_after(cause)
 
     def _started_after(self, cause: Candidate) -> bool:
         """Whether a program logged an exception that it had caught, and started up all the same.
@@ -211,3 +213,8 @@ class Course:
 
     def _went_down_after(self, cause: Candidate) -> bool:
         return not self.stopped and self.ending is not None and 0 <= self.ending - cause.line.number <= _WAKE_LINES
+
+
+def _service(line: Line) -> str | None:
+    found = _SERVICE.match(line.raw)
+    return found[0] if found else None
