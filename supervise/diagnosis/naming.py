@@ -21,11 +21,9 @@ Echoes = Iterable[tuple[Line, Match]]
 _DETERMINISTIC = frozenset(
     {
         "ArgumentError", "AssertionError", "AttributeError", "ConfigAttributeError", "ConfigKeyError", "ImportError",
-        "IndentationError", "IndexError",
-        "JSONDecodeError", "KeyError", "LookupError", "ModuleNotFoundError", "NameError", "NotImplementedError",
-        "RecursionError", "SyntaxError", "TypeError", "UnboundLocalError", "UnicodeDecodeError", "UsageError",
-        "ValidationError",
-        "ValueError", "ZeroDivisionError",
+        "IndentationError", "IndexError", "JSONDecodeError", "KeyError", "LookupError", "ModuleNotFoundError",
+        "NameError", "NotImplementedError", "RecursionError", "SyntaxError", "TypeError", "UnboundLocalError",
+        "UnicodeDecodeError", "UsageError", "ValidationError", "ValueError", "ZeroDivisionError",
     }
 )  # fmt: skip
 # Who gave up waiting may be luckier next time, whatever he raised.

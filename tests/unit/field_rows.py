@@ -380,6 +380,110 @@ ROWS: tuple[tuple[int, str, str], ...] = (
     ),
     (117, "sglang-warmup-failed", _N + "Initialization failed. warmup error: Traceback (most recent call last):"),
     (118, "sglang-weights-not-ready", _N + "Weights are not ready after waiting 120 seconds."),
+    (
+        17,
+        "ggml-buffer-not-allocated",
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 23552.00 MiB on device 0: cudaMalloc failed: out of memory",
+    ),
+    (
+        56,
+        "nccl-invalid-usage",
+        _W
+        + "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:317, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.21.5",
+    ),
+    (
+        60,
+        "collective-timeout",
+        "[rank3]:[F1130 05:00:00.123456789 ProcessGroupNCCL.cpp:1575] [PG ID 0 PG GUID 0 Rank 3] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.",
+    ),
+    (71, "address-in-use", "srv          start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080"),
+    (73, "cuda-illegal-address", _W + "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"),
+    (74, "cuda-device-assert", _W + "torch.AcceleratorError: CUDA error: device-side assert triggered"),
+    (75, "cuda-launch-failure", _W + "RuntimeError: CUDA error: unspecified launch failure"),
+    (76, "gpu-ecc-error", _W + "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+    (77, "no-kernel-image", _W + "RuntimeError: CUDA error: no kernel image is available for execution on the device"),
+    (78, "gpu-busy", _W + "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
+    (
+        79,
+        "fabric-not-up",
+        _W
+        + "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error? Error 802: system not yet initialized",
+    ),
+    (80, "driver-too-old", _W + "RuntimeError: The NVIDIA driver on your system is too old (found version 12020)."),
+    (
+        81,
+        "driver-library-mismatch",
+        _W + "pynvml.NVMLError_LibRmVersionMismatch: RM has detected an NVML/RM version mismatch.",
+    ),
+    (
+        82,
+        "xid-gpu-gone",
+        "Nov 30 05:00:00 node5 kernel: NVRM: Xid (PCI:0000:c1:00): 79, pid=4711, name=VLLM::Worker, GPU has fallen off the bus.",
+    ),
+    (83, "native-crash", "Fatal Python error: Segmentation fault"),
+    (
+        84,
+        "out-of-host-memory",
+        "Nov 30 05:00:00 node5 kernel: Out of memory: Killed process 4711 (VLLM::Worker_TP) total-vm:412345678kB, anon-rss:98765432kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0",
+    ),
+    (85, "no-space-left", _W + "OSError: [Errno 28] No space left on device"),
+    (86, "too-many-open-files", _W + "OSError: [Errno 24] Too many open files"),
+    (87, "no-more-threads", _W + "RuntimeError: can't start new thread"),
+    (
+        88,
+        "vllm-shm-full",
+        _W
+        + "RuntimeError: Insufficient space in /dev/shm for the message queue: 240 MiB required, 61 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",
+    ),
+    (
+        89,
+        "cuda-after-fork",
+        _W
+        + "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
+    ),
+    (
+        90,
+        "spawn-without-main-guard",
+        "RuntimeError: An attempt has been made to start a new process before the current process has finished its bootstrapping phase.",
+    ),
+    (91, "lock-of-another-user", _W + "PermissionError: [Errno 13] Permission denied: '/tmp/0a1b2cmodels-tiny.lock'"),
+    (
+        92,
+        "binary-mismatch",
+        _W
+        + "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/venv/lib/python3.11/site-packages/vllm/_C.abi3.so)",
+    ),
+    (93, "breakpoint-left-behind", _W + "bdb.BdbQuit"),
+    (
+        94,
+        "nvcc-missing",
+        _W + "RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist",
+    ),
+    (95, "jit-build-failed", _W + "RuntimeError: Ninja build failed. Ninja output:"),
+    (96, "nvcc-missing", "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found"),
+    (
+        97,
+        "c-compiler-missing",
+        _W
+        + "RuntimeError: Failed to find C compiler. Please specify via CC environment variable or set triton.knobs.build.impl.",
+    ),
+    (98, "ptxas-too-old", "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"),
+    (
+        99,
+        "triton-shared-memory",
+        _W
+        + "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing block sizes or `num_stages` may help.",
+    ),
+    (100, "flashinfer-old-gpu", _W + "RuntimeError: FlashInfer requires GPUs with sm75 or higher"),
+    (
+        101,
+        "vllm-compile-cache-corrupt",
+        _W
+        + "RuntimeError: vLLM failed to compile the model. The most likely reason for this is that a previous compilation failed, leading to a corrupted compilation artifact. We recommend trying to remove ~/.cache/vllm/torch_compile_cache",
+    ),
+    (102, "vllm-compile-cache-corrupt", _W + "AssertionError: Expected tensors only, but got: <class 'int'>"),
+    (103, "vllm-compile-hash-lost", _W + "AssertionError: failed to get the hash of the compiled graph"),
+    (104, "inductor-failed", _W + "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:"),
 )
 
 TRAPS: tuple[tuple[int, str], ...] = (
