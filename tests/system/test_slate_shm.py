@@ -369,7 +369,7 @@ from supervise.host import procfs, shm
 from supervise.model.evict import Evict
 from supervise.model.litter import FileId
 from supervise.model.rules import LeftoverRules
-from supervise.model.slate import Gpus, GpuStatus, Record
+from supervise.model.snapshot import Gpus, GpuStatus, Record
 from supervise.profiles.leftovers import load_rules
 from supervise.slate import Host, SlateRequest, sweep
 names, recorded = set(sys.argv[1:]), sys.argv[1]
