@@ -15,7 +15,6 @@ from supervise.diagnosis.stages import stage_of
 from supervise.diagnosis.styles import Opening, Style
 from supervise.model.diagnosis import Kind, Line, Traceback
 
-_CHAINS = ("The above exception was the direct cause", "During handling of the above exception")
 # multiprocessing says whose traceback follows: `Process EngineCore:`.
 _CHILD = re.compile(r"Process (?P<name>[\w.:-]+):$")
 # What heads frames that nothing was raised from: a stack somebody asked for, also between `Call stack:` and `Message:`.
@@ -117,7 +116,7 @@ class PythonBlocks:
     def _between(self, line: Line) -> Reading:
         """Outside of blocks: an exception may stand there alone, and a link after it."""
         text = line.text
-        if text.startswith(_CHAINS):
+        if text.startswith(styles.LINKS):
             if self.bare is not None and line.number - self.bare.number <= _BARE_REACH:
                 self.quoted = self.quoted or self.bare
             return BODY
@@ -203,10 +202,10 @@ class PythonBlocks:
 
     def _in_message(self, line: Line) -> Reading:
         traceback = self.traceback
-        goes_on = self.seeker.waits or line.text.startswith(_CHAINS)
+        goes_on = self.seeker.waits or line.text.startswith(styles.LINKS)
         if traceback is None or _is_foreign(traceback.exception, line, lined=goes_on):
             return OUTSIDE if self.seeker.waits else self.leave()
-        if line.text.startswith(_CHAINS):
+        if line.text.startswith(styles.LINKS):
             self.linked = True
             return BODY
         text = styles.plain(Style.GROUP, None, line.text) if self.style is Style.GROUP else line.text

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from supervise.diagnosis.styles import OPENER
+from supervise.diagnosis.styles import LINKS, OPENER
 
 _OPENER = OPENER.encode()
 _FRAME = b'File "'
-_LINKS = (b"The above exception was the direct cause", b"During handling of the above exception")
+_LINKS = tuple(link.encode() for link in LINKS)
 # A frame's line of code and the exception: what comes after them may head the next report.
 _AFTER_FRAME = 3
 # A link and the empty lines around it.

@@ -8,12 +8,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from supervise.diagnosis import episodes, facts, tracebacks
+from supervise.diagnosis import episodes, facts, styles, tracebacks
 from supervise.diagnosis.prefilter import required_literals
 from supervise.model.diagnosis import Role, SignatureSet
 from supervise.model.profile import Profile
 
-OPENERS = (*tracebacks.OPENERS, "The above exception was the direct cause", "During handling of the above exception")
+OPENERS = (*tracebacks.OPENERS, *styles.LINKS)
 """What begins a report of several lines, or belongs to one."""
 
 # What any error at all is printed with. As noise they are one thing: whoever is tired of one is tired of all.

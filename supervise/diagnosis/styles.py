@@ -11,6 +11,9 @@ from supervise.diagnosis.frames import is_frame
 OPENER = "Traceback (most recent call last)"
 """What every traceback with a head has in its first line."""
 
+LINKS = ("The above exception was the direct cause", "During handling of the above exception")
+"""How the line begins that links one block of a chain to the next."""
+
 
 class Style(Enum):
     """How a traceback is drawn.

@@ -79,7 +79,6 @@ class Diagnoser:
         self._context: list[Line] = []
         self._course = Course()
         self._phase: str | None = None
-        self._up = False
         self._announced: set[tuple[str | None, int | None]] = set()
         self._said = False
 
@@ -138,15 +137,15 @@ class Diagnoser:
     def _follow(self, line: Line) -> None:
         """Note how far start-up has come. One that is ready was not kept from it by whoever asked it to end before."""
         self._course.pass_by(line)
-        if not self._up:
+        if self._course.up is None:
             self._facts.feed(line)
         if self._startup is None:
             return
         if self._startup.phase != self._phase:
             self._phase = self._startup.phase
             self._course.phases.append(line.number)
-        if self._startup.ready and not self._up:
-            self._up, self._course.up = True, line.number
+        if self._startup.ready and self._course.up is None:
+            self._course.up = line.number
             self._course.asked, self._course.ending = None, None
 
     def _on_line(self, line: Line, reading: Reading) -> bool:

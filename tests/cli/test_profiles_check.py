@@ -14,22 +14,11 @@ from supervise.model.exits import Exit
 from supervise.profiles import data_dir
 from supervise.verbs import profiles
 from supervise.verbs.profiles import check
+from tests.support import own_signatures
 from tests.support.launcher import Supervise
 from tests.support.waiting import DEADLINE_S
 
-OWN = """
-[[signature]]
-id = "my-service-is-down"
-role = "root"
-literals = ["licence server"]
-pattern = '^licence server (?P<name>\\S+) does not answer$'
-class = "transient"
-fatal = true
-meaning = "{name} does not answer."
-advice = ["Start {name}."]
-match = ["licence server lic1 does not answer"]
-nomatch = ["the licence server answers"]
-"""
+OWN = own_signatures.OWN.replace("licence-server-down", "my-service-is-down")
 
 
 def test_what_comes_along_holds(supervise: Supervise) -> None:

@@ -12,20 +12,8 @@ from supervise.profiles.own import with_own
 from supervise.profiles.signatures import load_signatures
 from supervise.report.console import Console
 from supervise.runner.server_log import known_failures
+from tests.support.own_signatures import OWN
 
-OWN = """
-[[signature]]
-id = "licence-server-down"
-role = "root"
-literals = ["licence server"]
-pattern = '^licence server (?P<name>\\S+) does not answer$'
-class = "transient"
-fatal = true
-meaning = "{name} does not answer."
-advice = ["Start {name}."]
-match = ["licence server lic1 does not answer"]
-nomatch = ["the licence server answers"]
-"""
 KNOWN = load_signatures(["host"])
 
 
