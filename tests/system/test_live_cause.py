@@ -32,8 +32,10 @@ def test_the_cause_is_in_state_events_and_status_at_once(supervise: Supervise, e
     state = supervise.status()
     assert (state["state"], state["cause"]["signature"]) == ("starting", "cuda-out-of-memory")
     assert state["cause"]["text"] == TEXT
-    events = (supervise.run_directory() / "events.jsonl").read_text().splitlines()
-    assert json.loads(events[-1])["cause"] == state["cause"]
+    # The state is written first.
+    events = supervise.run_directory() / "events.jsonl"
+    wait_until(lambda: '"cause"' in events.read_text(), failure=events.read_text)
+    assert json.loads(events.read_text().splitlines()[-1])["cause"] == state["cause"]
     shown = supervise.run("status", "X")
     assert f"dying: {TEXT}" in shown.stdout
     launched.send(signal.SIGTERM)
