@@ -54,6 +54,11 @@ class Deadlines:
         """
         return cls(grace_s=0.0, term_s=max(1.0, min(5.0, within_s / 4)), kill_s=max(1.0, min(15.0, within_s / 2)))
 
+    @property
+    def total_s(self) -> float:
+        """How long the whole path may take; the second look comes after it."""
+        return self.grace_s + self.term_s + self.tracker_s + self.kill_s + self.evidence_s
+
     def attended(self) -> Deadlines:
         """The same with time to look at those that did not obey."""
         return replace(self, evidence_s=_EVIDENCE_S)

@@ -18,6 +18,7 @@ class Cause(StrEnum):
     DIED = "died"
     FATAL = "fatal"
     NOT_READY = "not-ready"
+    HUNG = "hung"
     KEEPER_LOST = "keeper-lost"
     NOT_LAUNCHED = "not-launched"
     BROKEN = "broken"
@@ -27,13 +28,21 @@ class Cause(StrEnum):
 class Reason:
     """Why it ends, and what is known: `status` is the leader's exit code, negative for a signal.
 
-    `signum` is what asked us to stop; with a cause other than ASKED that came when it was ending already.
+    `signum` is what asked us to stop; with a cause other than ASKED that came when it was ending already. `restarts` is
+    True if somebody asked for it to begin anew. `detail` is what made us end it, as people read it.
     """
 
     cause: Cause
     signum: int | None = None
     status: int | None = None
     was_ready: bool = False
+    restarts: bool = False
+    detail: str = ""
+
+    @property
+    def again(self) -> bool:
+        """Whether it begins anew because somebody asked for that, and nobody for its end since."""
+        return self.restarts and self.signum is None
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -101,9 +110,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The attempt has failed and is over; nothing of ours runs until the next one begins `after_s` seconds from here.
+    """The attempt is over; nothing of ours runs until the next one begins `after_s` seconds from here.
 
-    `done` is how it would have ended without a relaunch, `cause` what it failed of, `why` is for people.
+    `done` is how it would have ended without a relaunch, `cause` what it failed of, `why` is for people. `asked` is
+    True if it has not failed, but somebody wants it to begin anew.
     """
 
     done: Done
@@ -111,6 +121,7 @@ class Waiting:
     attempt: int
     cause: str
     why: str
+    asked: bool = False
 
 
 State = Sweeping | Starting | Ready | Capturing | Stopping | Killing | Verifying | Waiting | Done
@@ -161,10 +172,22 @@ class LingerExpired:
     __slots__ = ()
 
 
-class StartExpired:
-    """It was not ready in time."""
+class RestartAsked:
+    """Somebody wants it to end and to begin anew."""
 
     __slots__ = ()
+
+
+class StartExpired(NamedTuple):
+    """It was not ready in time, or nothing went on any more: then `detail` says what stands still, and since when."""
+
+    detail: str = ""
+
+
+class Hung(NamedTuple):
+    """It does not serve any more, as sentences say that prove it independently."""
+
+    proofs: tuple[str, ...]
 
 
 class EvidenceTaken:
@@ -201,12 +224,13 @@ class Verified(NamedTuple):
     """The second look is done.
 
     `held` counts survivors that only the driver still sees. `restarts` is what a relaunch depends on, None where there
-    is to be none.
+    is to be none. `attempt` is the number of the one that is over.
     """
 
     diagnosis: Diagnosis | None = None
     held: int = 0
     restarts: Restarts | None = None
+    attempt: int = 0
 
 
 class RelaunchDue:
@@ -220,10 +244,12 @@ Event = (
     | SlateRefused
     | LaunchFailed
     | StopAsked
+    | RestartAsked
     | Agreed
     | FatalSeen
     | LingerExpired
     | StartExpired
+    | Hung
     | EvidenceTaken
     | LeaderExited
     | KeeperLost

@@ -16,6 +16,7 @@ from supervise.lifecycle.states import (
     EvidenceTaken,
     FatalSeen,
     GroupEnded,
+    Hung,
     KeeperLost,
     Killing,
     LaunchFailed,
@@ -24,6 +25,7 @@ from supervise.lifecycle.states import (
     Ready,
     Reason,
     RelaunchDue,
+    RestartAsked,
     SlateCleaned,
     SlateRefused,
     StartExpired,
@@ -95,17 +97,27 @@ def _running(state: Starting | Ready, event: Event) -> Step:
             return Step(replace(state, fatal=True), (Effect.ARM_LINGER,))
         case LingerExpired() if state.fatal:
             return _capture(Reason(Cause.FATAL, was_ready=was_ready))
-        case StartExpired() if not was_ready:
-            return _capture(Reason(Cause.NOT_READY))
-        case StopAsked(signum):
-            return _stop(Reason(Cause.ASKED, signum=signum, was_ready=was_ready))
-        case Broken():
-            return _stop(Reason(Cause.BROKEN, was_ready=was_ready))
+        case StartExpired(detail) if not was_ready:
+            return _capture(Reason(Cause.NOT_READY, detail=detail))
+        case Hung(proofs) if was_ready:
+            return _capture(Reason(Cause.HUNG, was_ready=True, detail="; ".join(proofs)))
+        case StopAsked() | RestartAsked() | Broken():
+            return _stop(_wanted(event, was_ready))
         case LeaderExited(status):
             return Step(Killing(Reason(Cause.DIED, status=status, was_ready=was_ready)))
         case KeeperLost():
             return Step(Killing(Reason(Cause.KEEPER_LOST, was_ready=was_ready)), (Effect.ADOPT_GROUP,))
     return Step(state)
+
+
+def _wanted(event: StopAsked | RestartAsked | Broken, was_ready: bool) -> Reason:
+    match event:
+        case StopAsked(signum):
+            return Reason(Cause.ASKED, signum=signum, was_ready=was_ready)
+        case RestartAsked():
+            return Reason(Cause.ASKED, was_ready=was_ready, restarts=True)
+        case Broken():
+            return Reason(Cause.BROKEN, was_ready=was_ready)
 
 
 def _stop(reason: Reason) -> Step:
@@ -122,6 +134,8 @@ def _capturing(state: Capturing, event: Event) -> Step:
             return _stop(state.reason)
         case StopAsked(signum):
             return _stop(_asked_too(state.reason, signum))
+        case RestartAsked():
+            return Step(replace(state, reason=_again(state.reason)))
         case Broken():
             return _stop(replace(state.reason, cause=Cause.BROKEN))
         case LeaderExited(status):
@@ -135,6 +149,8 @@ def _ending(state: Stopping | Killing, event: Event) -> Step:
     match event:
         case StopAsked(signum):
             return Step(Killing(_asked_too(state.reason, signum)), (Effect.ESCALATE,))
+        case RestartAsked():
+            return Step(replace(state, reason=_again(state.reason)))
         case LeaderExited(status):
             return Step(Killing(replace(state.reason, status=status)))
         case KeeperLost():
@@ -149,12 +165,21 @@ def _asked_too(reason: Reason, signum: int) -> Reason:
     return reason if reason.signum is not None else replace(reason, signum=signum)
 
 
+def _again(reason: Reason) -> Reason:
+    """It is ending already; once it has, it begins anew."""
+    return replace(reason, restarts=True)
+
+
 def _verifying(state: Verifying, event: Event) -> Step:
     match event:
         case StopAsked(signum):
             return Step(replace(state, reason=_asked_too(state.reason, signum)))
-        case Verified(diagnosis, held, restarts):
+        case RestartAsked():
+            return Step(replace(state, reason=_again(state.reason)))
+        case Verified(diagnosis, held, restarts, attempt):
             done = conclude(state.reason, diagnosis, state.survivors + held)
+            if state.reason.again and done.status not in _FINAL:
+                return Step(Waiting(done, 0.0, attempt, "", "asked to restart", asked=True))
             if restarts is None or state.reason.signum is not None:
                 return Step(done)
             return Step(_relaunched_or(done, diagnosis, restarts))
@@ -170,7 +195,7 @@ def _relaunched_or(done: Done, diagnosis: Diagnosis | None, restarts: Restarts) 
 
 def _waiting(state: Waiting, event: Event) -> Step:
     match event:
-        case RelaunchDue():
+        case RelaunchDue() | RestartAsked():
             return Step(Sweeping())
         case StopAsked(signum):
             return Step(Done(128 + signum, reraise=signum))
@@ -194,6 +219,8 @@ def conclude(reason: Reason, diagnosis: Diagnosis | None, survivors: int) -> Don
         return Done(Exit.SURVIVORS)
     deterministic = diagnosis is not None and diagnosis.deterministic
     match reason.cause:
+        case Cause.ASKED if reason.again:
+            return Done(Exit.OK)
         case Cause.ASKED:
             signum = reason.signum or 0
             return Done(128 + signum, reraise=signum)
@@ -205,13 +232,15 @@ def conclude(reason: Reason, diagnosis: Diagnosis | None, survivors: int) -> Don
             return Done(Exit.DETERMINISTIC)
         case Cause.NOT_READY:
             return Done(Exit.NOT_READY)
-        case Cause.FATAL:
+        case Cause.FATAL | Cause.HUNG:
             return Done(Exit.HUNG)
         case Cause.DIED:
             return Done(_own_status(reason.status or 0))
 
 
 _ENOENT = 2
+# Where there would be no clean slate, or nobody to make one, nothing begins anew.
+_FINAL = (Exit.SURVIVORS, Exit.INTERNAL)
 
 
 def _own_status(status: int) -> int:

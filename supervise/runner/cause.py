@@ -23,7 +23,8 @@ _ADVICE = (
     "See evidence/before-stop.json for what each process was doing before anything touched it, the stacks beside it.",
     "See the last lines of its log for where it stood.",
 )
-_HUNG = "it said that it cannot go on, and was still there"
+_OURS = (life.Cause.NOT_READY, life.Cause.FATAL, life.Cause.HUNG)
+_SAID_SO = "it said that it cannot go on, and was still there"
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
@@ -74,13 +75,15 @@ class Circumstances:
 
 def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float, impostor: str | None) -> Diagnosis:
     """Where the log has no cause and it was we who ended it, the cause is what made us."""
-    if diagnosis.text is not None or reason.cause not in (life.Cause.NOT_READY, life.Cause.FATAL):
+    if diagnosis.text is not None or reason.cause not in _OURS:
         return diagnosis
+    if reason.cause is life.Cause.HUNG:
+        return replace(diagnosis, meaning=f"It hangs: {reason.detail}.", advice=_ADVICE, end="hung")
     if impostor is not None:
         return replace(diagnosis, meaning=impostor, advice=_ADVICE, end="its port is answered by somebody else")
     if reason.cause is life.Cause.FATAL:
-        return replace(diagnosis, end=_HUNG)
-    meaning = f"not ready after {duration(ready_timeout_s)} (--ready-timeout)"
+        return replace(diagnosis, end=_SAID_SO)
+    meaning = reason.detail or f"not ready after {duration(ready_timeout_s)} (--ready-timeout)"
     return replace(diagnosis, meaning=meaning, advice=_ADVICE, end="not ready in time")
 
 

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Protocol
 
 from supervise.group import wire
@@ -200,7 +199,7 @@ class Containment:
 
     def _expect_end(self, deadlines: Deadlines) -> None:
         """Whoever walks the stop path has to come to its end in time."""
-        self._after(sum(asdict(deadlines).values()) + _SLACK_S, self._replace_keeper)
+        self._after(deadlines.total_s + _SLACK_S, self._replace_keeper)
 
     def _replace_keeper(self) -> None:
         if not self.ended.group_is_over and self._adoption is None:

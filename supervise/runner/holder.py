@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import asdict
 from typing import Any
 
+from supervise.attempts.roles import living
 from supervise.attempts.store import Run
 from supervise.group.ending import Deadlines
 from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
 from supervise.report.console import Console
+
+__all__ = ["living", "take_lock"]
 
 _SLACK_S = 10.0
 _LOOK_EVERY_S = 0.1
@@ -34,7 +36,7 @@ def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
     lock = run.lock()
     if lock is not None:
         return lock
-    until = time.monotonic() + sum(asdict(deadlines).values()) + _SLACK_S
+    until = time.monotonic() + deadlines.total_s + _SLACK_S
     told = False
     while time.monotonic() < until:
         state = run.read_state()
@@ -61,18 +63,6 @@ def _continue_stopped(state: dict[str, Any] | None) -> None:
         process = procfs.read(helper.pid, cmdline=False, environ=False) if helper else None
         if helper is not None and process is not None and process.state == "T":
             signals.send(helper, signal.SIGCONT)
-
-
-def living(state: dict[str, Any] | None, role: str) -> ProcessId | None:
-    """The process of that role in a run's live state, if it is of this boot and PID namespace and still runs."""
-    try:
-        if state is None or state["host"] != procfs.host_id()._asdict():
-            return None
-        found = state.get(role)
-        process = ProcessId(int(found["pid"]), int(found["ticks"])) if found else None
-    except (KeyError, TypeError, ValueError):
-        return None
-    return process if process and signals.alive(process) else None
 
 
 def _refuse(run: Run, supervisor: ProcessId, console: Console) -> None:

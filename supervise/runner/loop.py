@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 from supervise import lifecycle
-from supervise.lifecycle import Broken, Done, Effect, Event, State, StopAsked, Sweeping, Waiting
+from supervise.lifecycle import Broken, Done, Effect, Event, RestartAsked, State, StopAsked, Sweeping, Waiting
 
 # Each of these begins a part of a run's life that has a performer, and a loop, of its own.
 Turn = Sweeping | Waiting
@@ -63,6 +63,6 @@ class Loop:
         following = Loop(self.state)
         while not self._queue.empty():
             event = self._queue.get_nowait()
-            if isinstance(event, StopAsked | Broken):
+            if isinstance(event, StopAsked | RestartAsked | Broken):
                 following.post(event)
         return following

@@ -11,16 +11,18 @@ from supervise import lifecycle as life
 from supervise.group.reaping import Reaper
 from supervise.host import signals
 from supervise.lifecycle import Effect, State
+from supervise.model import news
 from supervise.model.litter import FileId
 from supervise.model.process import ProcessId
 from supervise.model.tier import Tier
 from supervise.runner import launch
 from supervise.runner.attempt import Opened
+from supervise.runner.audience import Audience
+from supervise.runner.chronicle import Chronicle
 from supervise.runner.containment import Containment
 from supervise.runner.inquest import Inquest
 from supervise.runner.journal import Journal
 from supervise.runner.passing import PassThrough
-from supervise.runner.report import Account, conclude, how, why
 from supervise.runner.startup import Startup
 from supervise.runner.sweeping import Sweeping
 from supervise.runner.tasks import Tasks
@@ -56,6 +58,7 @@ class Performer:
         console: where people read.
         world: the outside.
         memory: of the attempts before it, None if there is to be none after it.
+        audience: who else listens.
 
     Attributes:
         diagnosis: what its log says, once it is over.
@@ -71,8 +74,10 @@ class Performer:
         console: Console,
         world: World,
         memory: Memory | None = None,
+        audience: Audience | None = None,
     ) -> None:
         self._loop, self._plan, self._run, self._console, self._world = loop, plan, run, console, world
+        self._audience = audience or Audience((), console)
         self._command, self._program, self._memory = command, program, memory
         keeper = world.start_keeper()
         self._reaper = Reaper(self._on_child_end)
@@ -80,11 +85,10 @@ class Performer:
         what = memory.next if memory else "the launch"
         self.journal = Journal(run, console, keeper.id, keeper.guard, world.tiers, what)
         self._startup = Startup(loop, plan, self._group, self.journal, console, world)
-        self._sweeping = Sweeping(loop, self.journal, console, world, memory)
+        self._sweeping = Sweeping(loop, self.journal, console, world, memory, self._audience.tell)
         self._inquest = Inquest(self._group.ended, self._startup, plan.options.ready_timeout_s, world)
+        self._chronicle = Chronicle(self.journal, self._startup, plan, console, self._audience, world)
         self._witness: Witness | None = None
-        self._reason: life.Reason | None = None
-        self._ended_at = 0.0
         self.diagnosis: Diagnosis | None = None
         self._restarts: Restarts | None = None
         self._tasks = Tasks(self.broken)
@@ -107,7 +111,7 @@ class Performer:
             Effect.CANCEL_SLATE: self._sweeping.cancel,
             Effect.LAUNCH: self._launch,
             Effect.ARM_LINGER: lambda: self._later(self._plan.profile.linger_s, life.LingerExpired()),
-            Effect.ANNOUNCE_READY: self._startup.announce_ready,
+            Effect.ANNOUNCE_READY: self._announce_ready,
             Effect.CAPTURE: self._capture,
             Effect.STOP_GROUP: self._stop_group,
             Effect.ESCALATE: self._group.escalate,
@@ -117,17 +121,7 @@ class Performer:
 
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
-        if self.opened is not None or not isinstance(state, life.Starting):
-            self.journal.enter(state, self._startup.phase, self._startup.fatal)
-        begins = self._reason is None
-        if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
-            if begins:
-                self._ended_at = self._world.clock()
-            self._reason = state.reason
-        if isinstance(state, life.Stopping):
-            self._console.stopping(why(state.reason))
-        elif begins and isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
-            self._console.leader_exited(how(state.reason.status or 0))
+        if self._chronicle.entered(state):
             self._group.leader_died()
 
     def broken(self, error: BaseException) -> None:
@@ -141,14 +135,12 @@ class Performer:
 
     def conclude(self, end: life.Done | life.Waiting) -> None:
         """Tell and write down how it ended; what is to be followed by another attempt is over all the same."""
-        if self.opened is None or self._reason is None:
+        if self.opened is None:
             return
-        if self._memory is not None and self._restarts is not None and isinstance(end, life.Waiting):
+        if self._memory and self._restarts and isinstance(end, life.Waiting) and not end.asked:
             self._memory.relaunched(self.diagnosis, self._restarts)
-        startup, attempt = self._startup, self.opened.attempt
-        told = Account(self._reason, self._group.ended, self.diagnosis, startup.ready_s, startup.phases)
-        conclude(self._run, attempt, told, end, self._console)
-        self._run.prune(self._plan.options.pruning, running=attempt.number)
+        self._chronicle.conclude(self._run, self._group.ended, self.diagnosis, end)
+        self._run.prune(self._plan.options.pruning, running=self.opened.attempt.number)
 
     def release(self) -> None:
         """Let go of everything; a group that should still run is ended by its keeper then."""
@@ -224,9 +216,16 @@ class Performer:
         self.journal.launched(leader)
         self.journal.publish(self._loop.state, self._startup.phase, self._startup.fatal)
         self.passing.launched()
+        self._audience.tell(news.Launched(self.opened.attempt.number, self.opened.attempt.log, leader.pid))
         self._startup.follow(self.opened.attempt)
         self._tasks.start(self._startup.watch())
         self._note_members(_NOTE_FIRST_S)
+
+    def _announce_ready(self) -> None:
+        self._startup.announce_ready()
+        if self.opened is not None:
+            ready_s, phases = self._startup.ready_s or 0.0, self._startup.phases
+            self._audience.tell(news.BecameReady(self.opened.attempt.number, ready_s, phases))
 
     def _note_members(self, after_s: float) -> None:
         """Often at first, seldom later: who was seen once can be found again by whoever cleans up after us."""
@@ -264,8 +263,7 @@ class Performer:
 
     def _stop_group(self) -> None:
         self._startup.mute()
-        asked = self._reason is None or self._reason.cause in (life.Cause.ASKED, life.Cause.BROKEN)
-        self._group.stop(attended=not asked)
+        self._group.stop(attended=not self._chronicle.unblamed)
 
     def _on_stage(self, stage: str) -> None:
         if stage == "evidence":
@@ -275,7 +273,7 @@ class Performer:
         self._console.stage(stage)
 
     async def _look_at_the_stubborn(self) -> None:
-        if self._witness is not None and self._reason is not None and self._reason.cause is not life.Cause.ASKED:
+        if self._witness is not None and not self._chronicle.unblamed:
             await self._witness.before_kill()
         self._group.proceed()
 
@@ -289,11 +287,14 @@ class Performer:
     async def _look_once_more(self) -> None:
         await self._inquest.verify(self._sweeping.gpus)
         self.passing.finish()
-        self.diagnosis = await self._inquest.diagnose(self._reason or life.Reason(life.Cause.ASKED), self.opened)
-        if self._memory is not None and self.opened is not None:
-            up_s = self._startup.up_s(self._ended_at)
-            self._restarts = await self._memory.facts(self.opened.attempt.number, up_s, self._world.in_thread)
-        self._loop.post(life.Verified(self.diagnosis, self._group.ended.aftermath.held, self._restarts))
+        self.diagnosis = await self._inquest.diagnose(
+            self._chronicle.reason or life.Reason(life.Cause.ASKED), self.opened
+        )
+        attempt = self.opened.attempt.number if self.opened else 0
+        if self._memory is not None and attempt:
+            up_s = self._startup.up_s(self._chronicle.ended_at)
+            self._restarts = await self._memory.facts(attempt, up_s, self._world.in_thread)
+        self._loop.post(life.Verified(self.diagnosis, self._group.ended.aftermath.held, self._restarts, attempt))
 
     def _later(self, delay_s: float, event: life.Event) -> None:
         self._timers.later(delay_s, lambda: self._loop.post(event))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 # Ends that are the server's own failure.
-_SERVERS_FAULT = (Cause.DIED, Cause.FATAL, Cause.NOT_READY)
+_SERVERS_FAULT = (Cause.DIED, Cause.FATAL, Cause.NOT_READY, Cause.HUNG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,10 @@ class Account:
 def why(reason: Reason) -> str:
     """Why the stop path begins, in a few words."""
     return {
-        Cause.ASKED: signal_name(reason.signum or 0),
+        Cause.ASKED: "restart" if reason.again else signal_name(reason.signum or 0),
         Cause.FATAL: "the log says that it cannot go on, and it is still there",
-        Cause.NOT_READY: "not ready in time",
+        Cause.NOT_READY: reason.detail or "not ready in time",
+        Cause.HUNG: f"it hangs: {reason.detail}",
         Cause.BROKEN: "supervise itself failed",
     }.get(reason.cause, reason.cause.value)
 

@@ -14,6 +14,8 @@ from supervise.group.reaping import Reaper
 from supervise.host import watched
 from supervise.host.signals import name as signal_name
 from supervise.lifecycle.restart import Failure, Restarts, failure_of, remembered
+from supervise.model.news import Relaunching
+from supervise.runner.chronicle import entered
 from supervise.runner.journal import cause_of
 from supervise.runner.report import unlaunched
 from supervise.runner.timers import Timers
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from supervise.model.diagnosis import Diagnosis
     from supervise.model.restart import Policy
     from supervise.report.console import Console
+    from supervise.runner.audience import Audience
     from supervise.runner.journal import Journal
     from supervise.runner.loop import Loop
 
@@ -107,26 +110,39 @@ class Pause:
         journal: of the attempt that failed.
         console: where people read.
         failure: what it failed of, as far as anybody knows.
+        audience: who else listens.
     """
 
     def __init__(
-        self, loop: Loop, waiting: life.Waiting, journal: Journal, console: Console, failure: Diagnosis | None
+        self,
+        loop: Loop,
+        waiting: life.Waiting,
+        journal: Journal,
+        console: Console,
+        failure: Diagnosis | None,
+        audience: Audience,
     ) -> None:
         self._loop, self._waiting, self._journal, self._console = loop, waiting, journal, console
+        self._audience, self._failure = audience, None if waiting.asked else failure
         self._timers = Timers(asyncio.get_running_loop())
         self._reaper = Reaper()
         self.passing = Idle(self._timers)
         self._told: dict[str, Any] = {
             "relaunch_at": round(time.time() + waiting.after_s, 3),
             "why": waiting.why,
-            **(cause_of(failure) if failure else {"cause": {"text": None, "meaning": waiting.cause}}),
+            **self._cause(),
         }
 
     def begin(self) -> None:
         """Tell people, and count down."""
         waiting = self._waiting
-        follows = f"relaunch in {duration(waiting.after_s)} ({waiting.why})"
-        self._console.line("restart", f"attempt {waiting.attempt} failed: {waiting.cause}; {follows}")
+        if waiting.asked:
+            self._console.line("restart", f"{waiting.why}: attempt {waiting.attempt} is over, the next one begins")
+        else:
+            follows = f"relaunch in {duration(waiting.after_s)} ({waiting.why})"
+            self._console.line("restart", f"attempt {waiting.attempt} failed: {waiting.cause}; {follows}")
+        failure = self._failure.failure.value if self._failure else ("asked" if waiting.asked else "unknown")
+        self._audience.tell(Relaunching(waiting.attempt, waiting.after_s, waiting.why, waiting.cause, failure))
         # Guard and keeper of the attempt that failed: the next one shall not take them for strangers.
         self.reap()
         self._timers.later(waiting.after_s, lambda: self._loop.post(life.RelaunchDue()))
@@ -139,6 +155,12 @@ class Pause:
             if state.reraise is not None:
                 self._console.line("stop", f"{signal_name(state.reraise)}: nothing runs, and nothing follows")
         self._journal.enter(state, None, **more)
+        self._audience.tell(entered(state, self._waiting.attempt, None, self._waiting.cause or None))
+
+    def _cause(self) -> dict[str, Any]:
+        if self._waiting.asked:
+            return {}
+        return cause_of(self._failure) if self._failure else {"cause": {"text": None, "meaning": self._waiting.cause}}
 
     def reap(self) -> None:
         """Reap every child that has ended."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from supervise import lifecycle as life
 from supervise.attempts.store import Run
+from supervise.model.news import Over
 from supervise.report.console import Console
+from supervise.runner.audience import Audience
 from supervise.runner.loop import Loop
 from supervise.runner.performer import Performer
 from supervise.runner.plan import Plan
@@ -54,6 +56,7 @@ class Service:
         target: the run; its lock is held until the last attempt is over.
         console: where people read.
         outside: each attempt's world.
+        audience: who listens, from the first attempt to the last.
     """
 
     def __init__(
@@ -64,9 +67,11 @@ class Service:
         target: Run,
         console: Console,
         outside: Outside,
+        audience: Audience | None = None,
     ) -> None:
         self._command, self._program, self._planned = command, program, planned
         self._target, self._console, self._outside = target, console, outside
+        self._audience = audience or Audience((), console)
         self._memory = _memory(planned, target)
         self._loop = Loop(life.Sweeping())
         self._acting: Acting | None = None
@@ -88,9 +93,9 @@ class Service:
             while True:
                 end = await self._attempt(performer)
                 if isinstance(end, life.Done):
-                    return end
+                    return self._over(end, performer)
                 if (stopped := await self._wait(end, performer)) is not None:
-                    return stopped
+                    return self._over(stopped, performer)
                 self._outside.renew()
                 performer = self._performer()
         except Exception as error:
@@ -98,6 +103,12 @@ class Service:
             raise
         finally:
             restore()
+
+    def _over(self, end: life.Done, last: Performer) -> life.Done:
+        found = last.diagnosis
+        cause = (found.text or found.meaning) if found and found.fatal else None
+        self._audience.tell(Over(int(end.status), end.why, cause))
+        return end
 
     def post(self, event: life.Event) -> None:
         """Tell whoever acts of an event."""
@@ -131,6 +142,7 @@ class Service:
             self._console,
             self._outside.world(),
             self._memory,
+            self._audience,
         )
         self._acting = performer
         return performer
@@ -151,7 +163,7 @@ class Service:
         """Wait for the next attempt; None if it is to begin now."""
         from supervise.runner.restarting import Pause
 
-        self._acting = pause = Pause(self._loop, waiting, over.journal, self._console, over.diagnosis)
+        self._acting = pause = Pause(self._loop, waiting, over.journal, self._console, over.diagnosis, self._audience)
         try:
             pause.begin()
             end = await self._loop.run(pause)

@@ -6,10 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
+from supervise.model.news import Swept
 from supervise.model.snapshot import NO_GPUS, Gpus
 from supervise.runner.packages import look
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from supervise.model.news import News
     from supervise.model.slate import Finding, SlateResult
     from supervise.report.console import Console
     from supervise.runner.journal import Journal
@@ -27,11 +31,20 @@ class Sweeping:
         console: where people read.
         world: the outside.
         memory: looks at what is watched before the launch; None if there is to be no other one.
+        tell: tells others.
     """
 
-    def __init__(self, loop: Loop, journal: Journal, console: Console, world: World, memory: Memory | None) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        journal: Journal,
+        console: Console,
+        world: World,
+        memory: Memory | None,
+        tell: Callable[[News], None],
+    ) -> None:
         self._loop, self._journal, self._console, self._world = loop, journal, console, world
-        self._memory = memory
+        self._memory, self._tell = memory, tell
         self._result: SlateResult | None = None
         self._cancelled = False
 
@@ -49,6 +62,7 @@ class Sweeping:
         result = await self._world.in_thread(self._world.sweep, lambda: self._cancelled, helpers)
         self._result = result
         self._console.slate(result)
+        self._tell(Swept(result))
         if not result.clean:
             self._console.note("nothing was launched")
             self.record()

@@ -1,0 +1,129 @@
+"""What becomes of an attempt, state by state: written down, told to people, and to everybody else who listens."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from supervise import lifecycle as life
+from supervise.model import news
+from supervise.runner.audience import Audience
+from supervise.runner.journal import name_of
+from supervise.runner.report import Account, conclude, how, why
+
+if TYPE_CHECKING:
+    from supervise.attempts.store import Run
+    from supervise.model.diagnosis import Diagnosis
+    from supervise.report.console import Console
+    from supervise.runner.ended import Ended
+    from supervise.runner.journal import Journal
+    from supervise.runner.plan import Plan
+    from supervise.runner.startup import Startup
+    from supervise.runner.world import World
+
+
+class Chronicle:
+    """Belongs to one attempt.
+
+    Args:
+        journal: where states are written down.
+        startup: knows phase and fatal line.
+        plan: what is run.
+        console: where people read.
+        audience: who else listens.
+        world: the outside.
+
+    Attributes:
+        reason: why it is ending, None while it is not.
+        ended_at: when that began, monotonic seconds.
+    """
+
+    def __init__(
+        self, journal: Journal, startup: Startup, plan: Plan, console: Console, audience: Audience, world: World
+    ) -> None:
+        self.reason: life.Reason | None = None
+        self.ended_at = 0.0
+        self._journal, self._startup, self._plan = journal, startup, plan
+        self._console, self._audience, self._world = console, audience, world
+        self._fatal_told = False
+
+    def entered(self, state: life.State) -> bool:
+        """Publish a state; tell people why it is ending.
+
+        Returns:
+            Whether the leader has just died without having been asked to.
+        """
+        fatal = self._startup.fatal
+        if self._journal.opened is not None or not isinstance(state, life.Starting):
+            self._journal.enter(state, self._startup.phase, fatal)
+            self._audience.tell(entered(state, self._attempt, self._startup.phase, fatal.text if fatal else None))
+        if fatal is not None and not self._fatal_told:
+            self._fatal_told = True
+            self._audience.tell(news.WasFatal(fatal.text, fatal.meaning))
+        begins = self.reason is None
+        if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
+            self.reason = state.reason
+            if begins:
+                self.ended_at = self._world.clock()
+                self._audience.tell(self._ending(state.reason))
+        if isinstance(state, life.Stopping):
+            self._console.stopping(why(state.reason))
+        died = begins and isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED
+        if died and isinstance(state, life.Killing):
+            self._console.leader_exited(how(state.reason.status or 0))
+        return died
+
+    @property
+    def unblamed(self) -> bool:
+        """Whether its end is no failure of the server's: somebody asked for it, or we have failed."""
+        return self.reason is None or self.reason.cause in (life.Cause.ASKED, life.Cause.BROKEN)
+
+    def conclude(self, run: Run, ended: Ended, diagnosis: Diagnosis | None, end: life.Done | life.Waiting) -> None:
+        """Write down how it ended; what is to be followed by another attempt is over all the same."""
+        if self._journal.opened is None or self.reason is None:
+            return
+        attempt, startup = self._journal.opened.attempt, self._startup
+        account = Account(self.reason, ended, diagnosis, startup.ready_s, startup.phases)
+        conclude(run, attempt, account, end, self._console)
+        done = end.done if isinstance(end, life.Waiting) else end
+        failure = account.failure
+        self._audience.tell(
+            news.Ended(
+                attempt=attempt.number,
+                exit_status=int(done.status),
+                outcome=self.reason.cause.value,
+                cause=(failure.text or failure.meaning) if failure else None,
+                failure=failure.failure.value if failure else None,
+                signature=failure.signature if failure else None,
+                fingerprint=failure.fingerprint if failure else None,
+                ready_s=account.ready_s,
+                phases=account.phases,
+                stop_s=ended.seconds,
+                survivors=len(ended.survivors),
+                log_bytes=_size(attempt.log),
+                asked=self.reason.cause is life.Cause.ASKED,
+                log=attempt.log,
+                advice=tuple(failure.advice) if failure else (),
+            )
+        )
+
+    @property
+    def _attempt(self) -> int | None:
+        return self._journal.opened.attempt.number if self._journal.opened else None
+
+    def _ending(self, reason: life.Reason) -> news.Ending:
+        asked = reason.cause is life.Cause.ASKED
+        return news.Ending(why(reason), asked, reason.again, self._plan.deadlines.total_s)
+
+
+def entered(state: life.State, attempt: int | None, phase: str | None, cause: str | None) -> news.Entered:
+    """A new state as news."""
+    return news.Entered(name_of(state), attempt, phase, cause, time.time())
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
