@@ -48,6 +48,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.0f} h" if seconds < 172800 else f"{seconds / 86400:.0f} days"
 
 
+def roughly(seconds: float) -> str:
+    """Seconds as people guess them: 8 s, 75 s, 4 min, 3 h."""
+    if seconds < 90:
+        return f"{max(0.0, seconds):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else duration(seconds)
+
+
 def plural(count: int, noun: str) -> str:
     """`1 finding`, `2 findings`, `2 processes`."""
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
@@ -62,6 +69,14 @@ def url(need: Need) -> str:
         return ""
     host = need.http.host or "0.0.0.0"
     return f"{need.scheme}://{f'[{host}]' if ':' in host else host}:{need.http.number}"
+
+
+# argparse takes the beginning of a flag for the flag where it means only one.
+_ABBREVIATED = (
+    ("--api-k", "--api-key"),
+    ("--admin-a", "--admin-api-key"),
+    ("--ssl-keyfile-", "--ssl-keyfile-password"),
+)
 
 
 def redact(argv: Sequence[str]) -> list[str]:
@@ -93,5 +108,8 @@ def _goes_on(shown: Sequence[str]) -> bool:
 
 def _is_secret(name: str) -> bool:
     if name.startswith("-"):
-        return any(word in name.lower().replace("_", "-") for word in _SECRET_FLAGS)
+        flag = name.lower().replace("_", "-")
+        return any(word in flag for word in _SECRET_FLAGS) or any(
+            flag.startswith(least) and whole.startswith(flag) for least, whole in _ABBREVIATED
+        )
     return name.isidentifier() and any(word in name.upper() for word in _SECRET_WORDS)

@@ -37,11 +37,17 @@ class LogFile:
         path: the log; it exists.
         bound: how large it may grow.
 
+    Attributes:
+        fault: why it last could not be read, or not be bounded; None if it always could.
+        unreadable: whether the last read failed.
+
     Raises:
         OSError: it cannot be opened.
     """
 
     def __init__(self, path: str, bound: Bound | None = None) -> None:
+        self.fault: str | None = None
+        self.unreadable = False
         self._path = path
         self._bound = bound or Bound()
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -51,12 +57,17 @@ class LogFile:
         self._punched = 0
         self._archive = f"{path}.gz"
         self._collapses = True
-        self._refused = False
+        self._refused_at = 0
+
+    @property
+    def here(self) -> str:
+        """A path to it wherever it has been moved to, and when it has been removed."""
+        return f"/proc/self/fd/{self._fd}"
 
     @property
     def left(self) -> int:
-        """Bytes that are still to be read."""
-        end = os.fstat(self._fd).st_size if self._end is None else self._end
+        """Bytes that are still to be read; none of a file that cannot be read."""
+        end = self._size() if self._end is None else self._end
         return max(0, end - self._offset)
 
     def read(self, most: int = _READ) -> bytes:
@@ -67,17 +78,26 @@ class LogFile:
         """
         if self._end is not None and self._offset >= self._end:
             # Nobody wants the rest, which can go into the archive like all that was read.
-            self._offset = max(self._offset, os.fstat(self._fd).st_size)
+            self._offset = max(self._offset, self._size())
             return b""
         wanted = most if self._end is None else min(most, self._end - self._offset)
-        data = os.pread(self._fd, min(wanted, _READ), self._offset)
+        if self._offset > self._size():
+            # Somebody has emptied it: whoever appends goes on at its beginning.
+            self._offset = self._punched = 0
+        try:
+            data = os.pread(self._fd, min(wanted, _READ), self._offset)
+        except OSError as error:
+            self.unreadable = True
+            self.fault = f"{self._path}: {error.strerror}; the server runs on, its log is not read"
+            return b""
+        self.unreadable = False
         self._offset += len(data)
         return data
 
     def end_here(self) -> None:
         """What the server writes from now on is not to be read."""
         if self._end is None:
-            self._end = os.fstat(self._fd).st_size
+            self._end = self._size()
 
     def drop(self) -> int:
         """Read no more.
@@ -92,23 +112,49 @@ class LogFile:
     def trim(self) -> bool:
         """Take one step towards the bound, if it is exceeded and the bytes have been read; True if one was taken.
 
-        Where that fails (full disk, no such operation) the log stays as it is, whole, and grows.
+        Where that fails (full disk, no such operation) the log stays as it is, whole, and grows; the next try is made
+        when it has grown as much again as would have been taken away.
         """
         start = 0 if self._collapses else self._punched
         step = min(_STEP, max(_BLOCK, self._bound.limit // 4)) // _BLOCK * _BLOCK
-        size = os.fstat(self._fd).st_size - start
-        if self._refused or size <= self._bound.limit or self._offset < start + step + _BLOCK:
+        size = self._size() - start
+        if size <= max(self._bound.limit, self._refused_at) or self._offset < start + step + _BLOCK:
             return False
-        archived = os.path.getsize(self._archive) if os.path.exists(self._archive) else 0
+        archived = 0
         try:
+            archived = os.path.getsize(self._archive) if os.path.exists(self._archive) else 0
             self._copy_out(start, step)
             self._remove(start, step)
-        except OSError:
-            self._refused = True
+        except OSError as error:
+            self._refused_at = size + step
+            self.fault = f"{self._path}: {error.strerror}; the server runs on, its log cannot be bounded and grows"
             with contextlib.suppress(OSError):
                 os.truncate(self._archive, archived)
             return False
+        self._refused_at = 0
         return True
+
+    def rescue(self) -> Iterator[None]:
+        """Write a log that was removed while the server wrote it to its place again, piece by piece.
+
+        Raises:
+            OSError: that is not possible.
+        """
+        if os.fstat(self._fd).st_nlink:
+            return
+        with open(self._path, "xb", opener=_private) as copy:
+            at = self._punched
+            while piece := os.pread(self._fd, _READ, at):
+                copy.write(piece)
+                at += len(piece)
+                yield
+
+    def _size(self) -> int:
+        """On a network file system also this may fail, once the file is gone (ESTALE)."""
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError:
+            return self._offset
 
     def close(self) -> None:
         """Let go of the file."""
@@ -144,6 +190,10 @@ class LogFile:
     def _publish(self, *, start: int, moved: int, moving: bool = False) -> None:
         """Tell readers of other processes where the log's bytes are now: see `follow`."""
         files.write_json(f"{self._path}.map", {"version": 1, "start": start, "moved": moved, "moving": moving})
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 class Follower:
@@ -184,6 +234,9 @@ class Follower:
             self._position = max(self._position, start + moved)
             data = os.pread(self._fd, _READ, self._position - moved)
             if not moving and self._map() == before:
+                if not data and os.fstat(self._fd).st_size < self._position - moved:
+                    # Somebody has emptied it.
+                    self._position = moved
                 self._position += len(data)
                 return data
         return b""
@@ -195,7 +248,13 @@ class Follower:
     def _map(self) -> tuple[int, int, bool]:
         """First byte kept in the file, bytes collapsed out of it, and whether that is being changed right now."""
         state = files.read_json(f"{self._path}.map") or {}
-        return int(state.get("start", 0)), int(state.get("moved", 0)), bool(state.get("moving", False))
+        start, moved = state.get("start"), state.get("moved")
+        return _count(start), _count(moved), state.get("moving") is True
+
+
+def _count(value: object) -> int:
+    """A number of bytes that a file can have; anything else stands in a damaged file."""
+    return value if type(value) is int and 0 <= value < 2**63 else 0
 
 
 def pieces(path: str) -> Iterator[bytes]:

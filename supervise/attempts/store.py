@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from supervise.attempts import told
+from supervise.attempts import locking, told
 from supervise.attempts.pruning import Kept, Pruning, to_remove
 from supervise.host import files
 from supervise.model.restart import Identity
@@ -37,14 +35,6 @@ _EVENTS_LIMIT = 4 * 1024 * 1024
 
 class StoreError(Exception):
     """The state directory cannot be used; the text says which path and what to do."""
-
-
-def default_root(env: Mapping[str, str]) -> str:
-    """Where runs are kept: systemd's $STATE_DIRECTORY, else supervise/ in $XDG_STATE_HOME or ~/.local/state."""
-    if state := env.get("STATE_DIRECTORY"):
-        return state.split(":", maxsplit=1)[0]
-    base = env.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(base, "supervise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +89,6 @@ class Run:
     def lock(self) -> int | None:
         """Take the run's lock without waiting: one group per run, ever.
 
-        The lock belongs to the open file, so that a keeper which inherits the descriptor holds it on after our death
-        (flock(2)).
-
         Returns:
             The descriptor to keep open, None if somebody else holds it.
 
@@ -109,15 +96,27 @@ class Run:
             StoreError: the lock file cannot be opened.
         """
         try:
-            fd = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return locking.take(os.path.join(self.path, "lock"), self.read_state)
         except OSError as error:
             raise StoreError(f"lock file in {self.path}: {error.strerror}") from None
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
-            return None
-        return fd
+
+    def examine(self) -> list[str]:
+        """Put aside what is damaged, with the lock held and before anything else; sentences for people about it."""
+        from supervise.attempts import damage
+
+        newest = self.latest()
+        return damage.of_run(self.path, newest.path if newest else None)
+
+    def restore(self, attempt: Attempt | None) -> None:
+        """Make directories again that somebody has removed: what is written from now on shall be found.
+
+        Raises:
+            OSError: they cannot be made.
+        """
+        os.makedirs(os.path.join(self.path, "attempts") if attempt is None else attempt.path, mode=0o700, exist_ok=True)
+        if attempt is not None:
+            files.write_atomic(os.path.join(self.path, "sequence"), f"{attempt.number}\n")
+            self._point_latest_to(attempt.number)
 
     def open_attempt(self) -> Attempt:
         """Begin the next attempt: its directory, its empty log, and the `latest` link. Call it with the lock held.
@@ -208,14 +207,15 @@ class Run:
         return _read(os.path.join(self.path, "run.json"))
 
     def append_event(self, event: dict[str, Any]) -> None:
-        """Add one line to events.jsonl; a history that cannot be written never stops a server."""
+        """Add one line to events.jsonl.
+
+        Raises:
+            OSError: it could not be written.
+        """
         path = os.path.join(self.path, "events.jsonl")
-        line = json.dumps({"version": VERSION, "time": round(time.time(), 3), **event}) + "\n"
-        with contextlib.suppress(OSError):
-            if os.path.exists(path) and os.path.getsize(path) > _EVENTS_LIMIT:
-                os.replace(path, f"{path}.1")
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(line)
+        if os.path.exists(path) and os.path.getsize(path) > _EVENTS_LIMIT:
+            os.replace(path, f"{path}.1")
+        files.append_line(path, json.dumps({"version": VERSION, "time": round(time.time(), 3), **event}))
 
     def prune(self, pruning: Pruning, *, running: int) -> list[int]:
         """Remove old attempts beyond the limits; returns the numbers removed."""
@@ -227,8 +227,7 @@ class Run:
 
     def _sequence(self) -> int:
         try:
-            with open(os.path.join(self.path, "sequence"), encoding="ascii") as file:
-                said = file.read(32).strip()
+            said = files.read_regular(os.path.join(self.path, "sequence"), 32).decode("ascii").strip()
         except (OSError, ValueError):
             return 0
         return int(said) if _NUMBER.fullmatch(said) else 0

@@ -152,6 +152,10 @@ def _moment(value: object) -> bool:
     return type(value) in (int, float) and 0 <= cast("float", value) < _WORD
 
 
+def _phases(value: object) -> bool:
+    return isinstance(value, dict) and all(_text(name) and _moment(seconds) for name, seconds in value.items())
+
+
 # Whoever reads these goes through them.
 _LISTS = ("segments", "members", "tiers", "survivors")
 _KINDS: dict[str, Callable[[object], bool]] = {
@@ -177,5 +181,8 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "survivors": lambda value: isinstance(value, list),
     "cause": _cause,
     "relaunch_at": _moment,
+    "ready_eta": _moment,
+    "ready_s": _moment,
+    "phases": _phases,
     "ended": _ended,
 }

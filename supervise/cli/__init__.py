@@ -20,7 +20,22 @@ if TYPE_CHECKING:
     from supervise.lifecycle import Done
     from supervise.runner import Options
 
-VERBS = ("run", "clean", "status", "logs", "report", "explain", "stop", "profiles", "demo")
+VERBS = (
+    "run",
+    "clean",
+    "status",
+    "logs",
+    "report",
+    "explain",
+    "stop",
+    "restart",
+    "wait",
+    "attach",
+    "profiles",
+    "unit",
+    "demo",
+    "healthcheck",
+)
 _OWN_FLAGS = ("--help", "-h", "--version")
 _NO_MEMORY = "out of memory; see `ulimit -v` (RLIMIT_AS), the memory limit of the container, and `free -h`"
 _NO_THREAD = (
@@ -40,6 +55,8 @@ def main() -> NoReturn:
     """Entry point of the `supervise` command; never returns."""
     _open_closed_streams()
     argv = sys.argv[1:]
+    if argv and argv[0] == "healthcheck":
+        _healthcheck(argv[1:])
     if not argv or argv[0] in VERBS or argv[0] in _OWN_FLAGS:
         _guarded(lambda: _parser()(argv or ["--help"], prog_name="supervise"))
     elif argv[0].startswith("-"):
@@ -47,6 +64,14 @@ def main() -> NoReturn:
     else:
         _guarded(lambda: run(argv, None, boot()))
     sys.exit(Exit.OK)
+
+
+def _healthcheck(words: list[str]) -> None:
+    """Answer without a parser, and come back where there is something for one."""
+    from supervise.cli.healthchecks import checked
+
+    if (status := checked(words)) is not None:
+        sys.exit(status)
 
 
 def _open_closed_streams() -> None:
@@ -110,8 +135,10 @@ def _in_a_directory() -> bool:
 
 def _explain(error: Exception) -> None:
     """Leave with one line for what users can bring about; come back for what they cannot."""
+    from supervise.attempts.place import PlaceError
     from supervise.attempts.store import StoreError
     from supervise.host.procfs import ForeignProcError
+    from supervise.model.telling import TellingError
     from supervise.profiles.errors import ProfileError
     from supervise.runner.launch import NotExecutableError
     from supervise.runner.tiers import TierError
@@ -120,7 +147,9 @@ def _explain(error: Exception) -> None:
         _fail(error.status, f"{error.text}{_suggestion(error.program)}")
     if isinstance(error, ProfileError):
         _fail(Exit.USAGE, str(error))
-    if isinstance(error, StoreError | TierError | ForeignProcError):
+    if isinstance(error, TellingError):
+        _fail(error.status, str(error))
+    if isinstance(error, PlaceError | StoreError | TierError | ForeignProcError):
         _fail(Exit.INTERNAL, str(error))
 
 
@@ -129,10 +158,14 @@ def run(command: list[str], options: Options | None, booted: Booted) -> None:
     # Before anything is touched: relative paths mean nothing in a directory that was removed.
     os.getcwd()
     from supervise import runner
-    from supervise.attempts.store import Store, default_root
+    from supervise.attempts.place import settle
+    from supervise.attempts.store import Store
     from supervise.report.console import for_stream
 
-    done = runner.run(command, options or runner.Options(), Store(default_root(os.environ)), for_stream(), booted)
+    place, console = settle(os.environ), for_stream()
+    if place.note is not None:
+        console.line("note", place.note)
+    done = runner.run(command, options or runner.Options(), Store(place.root), console, booted)
     _leave(done)
 
 

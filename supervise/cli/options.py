@@ -133,6 +133,16 @@ class PatienceOptions:
             "--ready-timeout", metavar="SECONDS", min=1, help="Not ready by then: the group is ended, exit 90."
         ),
     ] = 3600.0
+    stall_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--stall-timeout",
+            metavar="SECONDS",
+            min=0,
+            help="Nothing of it moves for so long while it starts: exit 90. 0: it is only said. Default: the profile's, "
+            "by phase.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from supervise import __version__
+from supervise.cli.containers import ContainerOptions
+from supervise.cli.controls import ControlOptions
 from supervise.cli.groups import spread
+from supervise.cli.liveness import LivenessOptions
 from supervise.cli.options import (
     ClearingOptions,
     KeepingOptions,
@@ -18,6 +21,8 @@ from supervise.cli.options import (
     TierOptions,
 )
 from supervise.cli.restarts import RestartOptions
+from supervise.cli.telling import Paired, TellingOptions
+from supervise.cli.units import Verbatim, instead, printed
 
 app = typer.Typer(
     add_completion=False,
@@ -61,7 +66,7 @@ def _own(
         raise typer.Exit
 
 
-@app.command("run", context_settings=_PASS_ON)
+@app.command("run", cls=Paired, context_settings=_PASS_ON)
 @spread
 def _run(
     *,
@@ -77,6 +82,10 @@ def _run(
     clearing: ClearingOptions,
     preflight: PreflightOptions,
     restarts: RestartOptions,
+    telling: TellingOptions,
+    container: ContainerOptions,
+    liveness: LivenessOptions,
+    control: ControlOptions,
 ) -> None:
     """Clean slate, launch, watch, name the first cause, end verified."""
     from supervise.cli import run
@@ -84,25 +93,41 @@ def _run(
     from supervise.runner import Options
     from supervise.runner import scope as scopes
 
-    wanted = tiers.wanted()
-    if tiers.scope:
-        scopes.enter()
     options = Options(
         name=which.name,
         profile=which.profile,
         grace_s=patience.grace,
         ready_timeout_s=patience.ready_timeout,
+        stall_timeout_s=patience.stall_timeout,
         slate_timeout_s=slate.slate_timeout,
         pruning=keeping.pruning(),
         bound=keeping.bound(),
-        wanted=wanted,
+        wanted=tiers.wanted(),
         tty=tty,
         clearing=clearing.clearing(),
         no_preflight=preflight.skipped(),
         restart=restarts.policy(),
         watch=restarts.watched(),
+        telling=telling.telling(),
+        stop_within_s=container.stop_within,
+        vigil=liveness.vigil(),
+        termination_log=container.termination_log,
+        replace=control.replace,
     )
+    detached = control.detached(tty=tty)
+    if (act := instead()) is not None:
+        raise typer.Exit(act(command, options))
+    if tiers.scope:
+        scopes.enter()
+    if detached:
+        from supervise.runner.detach import detach
+
+        if (status := detach(command, options)) is not None:
+            raise typer.Exit(status)
     run(command, options, boot())
+
+
+app.command("unit", cls=Verbatim, context_settings=_PASS_ON, short_help="A unit file for systemd.")(printed(_run))
 
 
 @app.command("clean", context_settings=_PASS_ON)
@@ -133,8 +158,18 @@ def _clean(
 
 
 @app.command("status")
-def _status(run: MaybeRun = None, json: AsJson = False) -> None:
+def _status(
+    run: MaybeRun = None,
+    json: AsJson = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on until the run ends, then exit with its status: a line per change.")
+    ] = False,
+) -> None:
     """What runs, since when, in which phase. With RUN: exit 0 if it runs, 3 if not."""
+    if watch:
+        from supervise.verbs.watch import watch as follow
+
+        raise typer.Exit(follow(run, as_json=json))
     from supervise.verbs.status import status
 
     raise typer.Exit(status(run, as_json=json))
@@ -221,6 +256,50 @@ def _stop(
     raise typer.Exit(stop(run, now=now, timeout_s=timeout))
 
 
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait. Default: no limit.")
+]
+
+
+@app.command("restart", short_help="Have a run begin again.")
+def _restart(
+    run: MaybeRun = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the next attempt is ready.")] = False,
+    timeout: Timeout = None,
+) -> None:
+    """The stop path, a clean slate and the next attempt, by the same supervise. With --wait: exit 0 once that is ready,
+    90 if it is not in time, the run's own status if it ends.
+    """
+    from supervise.verbs.restart import restart
+
+    if timeout is not None and not wait:
+        raise typer.BadParameter("--timeout has no effect without --wait")
+    raise typer.Exit(restart(run, wait=wait, timeout_s=timeout))
+
+
+@app.command("wait", short_help="Wait until a run is ready, or ends.")
+def _wait(
+    run: MaybeRun = None,
+    ready: Annotated[bool, typer.Option("--ready", help="Until it is ready. Default: until it ends.")] = False,
+    timeout: Timeout = None,
+) -> None:
+    """Exit 0 once it is ready, the run's own status if it ends; in time neither: 90 with --ready, else 125.
+
+    With --timeout, RUN may be one that has not been started yet.
+    """
+    from supervise.verbs.wait import wait
+
+    raise typer.Exit(wait(run, ready=ready, timeout_s=timeout))
+
+
+@app.command("attach", short_help="The console of a detached run.")
+def _attach(run: MaybeRun = None) -> None:
+    """What a run that was started with -d says, from its beginning, until it ends. Ctrl-C leaves it as it is."""
+    from supervise.verbs.attach import attach
+
+    raise typer.Exit(attach(run))
+
+
 @app.command("profiles", short_help="The engines that supervise knows.")
 def _profiles(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
@@ -233,6 +312,23 @@ def _profiles(
     from supervise.verbs.profiles import profiles
 
     raise typer.Exit(profiles(name, files or ()))
+
+
+@app.command("healthcheck", short_help="For probes of Kubernetes and Docker.")
+def _healthcheck(
+    run: MaybeRun = None,
+    startup: Annotated[bool, typer.Option("--startup", help="It was ready once in this attempt.")] = False,
+    ready: Annotated[bool, typer.Option("--ready", help="It is ready, and its port answers. The default.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="supervise works, also while the server loads or is to be launched again.")
+    ] = False,
+) -> None:
+    """How a run is, within 2 s: exit 0 if it is well, 1 if not or if nobody knows, 2 for a mistake here."""
+    from supervise.verbs.healthcheck import Asked, healthcheck
+
+    if startup + ready + live > 1:
+        raise typer.BadParameter("--startup, --ready and --live contradict each other")
+    raise typer.Exit(healthcheck(run, Asked.STARTUP if startup else Asked.LIVE if live else Asked.READY))
 
 
 @app.command("demo", short_help="See it work, without GPU and engine.")

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 ESCAPES = ("plain", "ignore-term", "setsid", "setpgid", "double-fork", "env-cleared", "stopped")
 ENGINE = "VLLM::EngineCore"
+API_SERVER = "VLLM::APIServer"
 
 _PR_SET_NAME = 15
 
@@ -44,12 +45,18 @@ class Family:
         self._tell = tell
         self._release = release
 
-    def start(self, body: Callable[[Birth], None]) -> None:
-        """Fork a child; returns once it, and all that it forks itself, have said who they are."""
+    def start(self, body: Callable[[Birth], None], *, serves: bool = False) -> None:
+        """Fork a child; returns once it, and all that it forks itself, have said who they are.
+
+        Args:
+            body: what it does; the process ends with it.
+            serves: it keeps what only the leader may hold.
+        """
         reader, writer = os.pipe()
         if os.fork() == 0:
             os.close(reader)
-            self._release()
+            if not serves:
+                self._release()
             _become(lambda: body(Birth(writer)))
         os.close(writer)
         with open(reader, encoding="utf-8") as pipe:
@@ -75,8 +82,14 @@ class Family:
         return pids
 
 
-def engine(birth: Birth, workers: int) -> None:
-    """EngineCore: forks the workers and ends when one of them does; without a parent it lives on (VLLM_REAL.md 5)."""
+def engine(birth: Birth, workers: int, serve: Callable[[], None]) -> None:
+    """EngineCore: forks the workers and ends when one of them does; without a parent it lives on (VLLM_REAL.md 5).
+
+    Args:
+        birth: where it says who it is.
+        workers: how many it has.
+        serve: begins to answer requests, once the workers are there; returns at once.
+    """
     set_title(ENGINE)
     birth.announce(ENGINE)
     watched, held = os.pipe()
@@ -86,8 +99,25 @@ def engine(birth: Birth, workers: int) -> None:
             os.close(held)
             _become(lambda role=role: _worker(role, watched, birth))  # type: ignore[misc]
     birth.close()
+    serve()
     os.wait()
     os._exit(1)
+
+
+def api_server(birth: Birth, number: int, serve: Callable[[], None]) -> None:
+    """One of several processes that serve; without a parent it serves on (VLLM_REAL.md section 5).
+
+    Args:
+        birth: where it says who it is, once it serves.
+        number: which of them it is, from 0.
+        serve: begins to serve; returns at once.
+    """
+    role = f"{API_SERVER}_{number}"
+    set_title(role)
+    serve()
+    birth.announce(role)
+    birth.close()
+    _sleep()
 
 
 def escape(role: str, birth: Birth) -> None:

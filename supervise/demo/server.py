@@ -17,7 +17,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from supervise.demo.family import ESCAPES
-from supervise.demo.standin import PHASES, Server
+from supervise.demo.standin import FORWARD, PHASES, Server
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -34,11 +34,18 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to serve on")
     add("--port", type=int, default=8000, help="port to serve on")
+    add("--uds", metavar="PATH", help="Unix socket to serve on instead")
+    add("--ssl-certfile", metavar="PATH", help="certificate to serve with")
+    add("--ssl-keyfile", metavar="PATH", help="its key")
+    add("--api-key", metavar="KEY", help="what requests below /v1 must bring along")
+    add("--api-server-count", type=int, default=1, metavar="N", help="number of processes that serve")
     add("--served-name", "--served-model-name", default="stand-in", help="name of the model it claims to serve")
     add("--workers", "--tensor-parallel-size", type=int, default=1, help="number of worker processes")
     add("--load-s", type=float, default=0.5, help="seconds from start to ready")
     add("--shm", type=int, default=0, metavar="BYTES", help="size of a shared memory segment to use")
     add("--ipc", type=int, default=0, metavar="N", help="number of sockets to make in $VLLM_RPC_BASE_PATH or $TMPDIR")
+    add("--request-s", type=float, default=0.0, help="seconds that a completion takes")
+    add("--sleep-mode", action="store_true", help="have /sleep, /wake_up and /is_sleeping")
     add("--say", action="append", default=[], metavar="TEXT", help="print this line early; may be repeated")
     _add_misbehaviour(parser)
     add("--pids-fd", type=int, metavar="FD", help="write `role pid` lines here, and `ready`")
@@ -52,7 +59,13 @@ def _add_misbehaviour(parser: argparse.ArgumentParser) -> None:
     add("--crash-text", default="RuntimeError: boom", metavar="TEXT", help="last line of the traceback, or all of it")
     add("--exit-code", type=int, help="exit status of a crash, or of an exit after --exit-after")
     add("--exit-after", type=float, metavar="S", help="end this many seconds after having become ready")
-    add("--hang-at", choices=PHASES, metavar="PHASE", help="get stuck there; at `ready`, only completions do")
+    add("--crash-after-requests", type=int, metavar="N", help="the engine fails once it has answered so many")
+    add(
+        "--hang-at",
+        choices=(*PHASES, FORWARD),
+        metavar="PHASE",
+        help=f"get stuck there; at `ready`, only completions do, at `{FORWARD}`, the engine does in the first request",
+    )
     add("--linger", action="store_true", help="do not exit after a crash")
     add("--ignore-term", action="store_true", help="the leader ignores SIGTERM")
     add("--lose-first-term", action="store_true", help="one SIGTERM during loading has no effect")

@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import tempfile
 import threading
 import time
@@ -14,11 +15,13 @@ import uuid
 from collections.abc import Callable
 from multiprocessing.shared_memory import SharedMemory
 
-from supervise.demo import lines, web
-from supervise.demo.family import ENGINE, Family, engine, escape
+from supervise.demo import forward, lines, web
+from supervise.demo.family import API_SERVER, ENGINE, Family, api_server, engine, escape
 
 # Share of the loading time that each phase takes.
 PHASES = {"imports": 0.1, "config": 0.1, "engine": 0.2, "load": 0.4, "compile": 0.1, "cache": 0.1, "ready": 0.0}
+# Not a phase of loading: where a request is when the engine gets stuck.
+FORWARD = "forward"
 
 _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _SHARDS = 3
@@ -48,6 +51,9 @@ class Server:
         self._socket: socket.socket | None = None
         self._segment: SharedMemory | None = None
         self._ipc: list[socket.socket] = []
+        # One per process that serves: its end, and the engine's.
+        self._channels = [_channel() for _ in range(max(1, options.api_server_count))]
+        self._counters = forward.Counters()
         self._terms_to_lose = 1 if options.lose_first_term else 0
         self._ready = False
         self._awaiting = False
@@ -91,14 +97,23 @@ class Server:
 
     def _configure(self) -> None:
         """vLLM takes its port this early, and listens only once it is ready."""
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind((self._options.host, self._options.port))
+        self._socket = self._bind()
         self._log.info("utils.py:299", "version 0.32.0")
         self._log.info("utils.py:299", f"  model   {self._options.served_name}")
         self._log.info("utils.py:233", f"non-default args: {{'port': {self._options.port}}}")
         for text in self._options.say:
             self._log.raw(text)
+
+    def _bind(self) -> socket.socket:
+        host, port, path = self._options.host, self._options.port, self._options.uds
+        if path:
+            bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            bound.bind(path)
+            return bound
+        bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        return bound
 
     def _start_engine(self) -> None:
         self._log.info("model.py:531", "Resolved architecture: LlamaForCausalLM")
@@ -108,7 +123,7 @@ class Server:
         # Only now: starting the resource tracker unblocks SIGTERM and SIGINT (multiprocessing.resource_tracker).
         signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         self._awaiting = True
-        self._family.start(lambda birth: engine(birth, self._options.workers))
+        self._family.start(lambda birth: engine(birth, self._options.workers, self._forward))
         for role in self._options.escape:
             self._family.start(lambda birth, role=role: escape(role, birth))  # type: ignore[misc]
         config = f"model='{self._options.served_name}'"
@@ -134,15 +149,52 @@ class Server:
         core.info("kv_cache_utils.py:864", "CPU KV cache size: 1,048,576 tokens")
         core.info("core.py:214", "init engine (profile, create kv cache, warmup model) took 0.10 seconds")
 
+    def _forward(self) -> None:
+        """In the engine's process."""
+        hangs = self._options.hang_at == FORWARD
+        core = forward.Engine(self._counters, self._options.request_s, hangs=hangs, on_done=self._on_done)
+        for _, engine_end in self._channels:
+            core.serve(engine_end)
+
+    def _on_done(self, answered: int) -> None:
+        if answered == self._options.crash_after_requests:
+            names = ("Worker", "EngineCore", "APIServer")
+            lines.failed_request(self._options.crash_text, *(lines.Log(name) for name in names))
+            threading.Event().wait(_DYING_S)
+            os._exit(1)
+
     def _open(self) -> None:
-        address = f"http://{self._options.host}:{self._options.port}"
-        self._log.info("api_server.py:1875", f"Starting vLLM server on {address}")
-        self._log.info("launcher.py:38", "Route: /health, Methods: GET")
-        self._log.raw(f"INFO:     Started server process [{os.getpid()}]\nINFO:     Waiting for application startup.")
-        if self._socket is not None and not self._options.ready_without_listen:
-            web.serve(self._socket, self._options.served_name, hangs=self._options.hang_at == "ready")
-        self._log.raw("INFO:     Application startup complete.")
+        count = self._options.api_server_count
+        if count == 1:
+            self._listen(0, self._log)
+        else:
+            lines.Log("MainProcess").info("utils.py:261", f"Started {count} API server processes")
+            for number in range(count):
+                self._family.start(
+                    lambda birth, number=number: api_server(  # type: ignore[misc]
+                        birth, number, lambda: self._listen(number, lines.Log(f"ApiServer_{number}"))
+                    ),
+                    serves=True,
+                )
         self._ready = True
+
+    def _listen(self, number: int, log: lines.Log) -> None:
+        """In the process that serves, be it this one or one of several."""
+        options = self._options
+        secure = bool(options.ssl_certfile and options.ssl_keyfile)
+        address = f"unix:{options.uds}" if options.uds else f"http{'s' * secure}://{options.host}:{options.port}"
+        log.info("entry.py:140", f"Starting vLLM server on {address}")
+        log.info("launcher.py:38", "Route: /health, Methods: GET")
+        log.raw(f"INFO:     Started server process [{os.getpid()}]\nINFO:     Waiting for application startup.")
+        if self._socket is not None and not options.ready_without_listen:
+            client = forward.Client(self._channels[number][0], self._counters)
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secure else None
+            if tls is not None:
+                tls.load_cert_chain(options.ssl_certfile, options.ssl_keyfile)
+            hangs = options.hang_at == "ready"
+            site = web.Site(options.served_name, client, hangs, options.api_key, options.sleep_mode, tls)
+            web.serve(self._socket, site)
+        log.raw("INFO:     Application startup complete.")
 
     def _take_shared_memory(self) -> None:
         if self._options.shm:
@@ -170,8 +222,11 @@ class Server:
         else:
             self._log.prefixed(lines.traceback_of(self._options.crash_text))
         self._wait(None if self._options.linger else _DYING_S)
+        raise Ended(self._status())
+
+    def _status(self) -> int:
         status: int | None = self._options.exit_code
-        raise Ended((0 if self._ready else 1) if status is None else status)
+        return (0 if self._ready else 1) if status is None else status
 
     def _wait(self, seconds: float | None) -> None:
         """Wait, for ever with None, and deal with signals and the end of the engine meanwhile."""
@@ -190,11 +245,15 @@ class Server:
             raise Ended(0)
 
     def _on_child_end(self) -> None:
-        if self._family.pids.get(ENGINE) not in self._family.ended():
+        ended = self._family.ended()
+        if any(pid in ended for role, pid in self._family.pids.items() if role.startswith(API_SERVER)):
+            # Of several it needs each (VLLM_REAL.md section 7).
+            raise Ended(1)
+        if self._family.pids.get(ENGINE) not in ended:
             return
         self._log.error("core_client.py:561", "Engine core proc EngineCore died unexpectedly, shutting down client.")
         if not self._options.linger:
-            raise Ended(0 if self._ready else 1)
+            raise Ended(self._status())
 
     def _lose(self) -> bool:
         """While it loads, vLLM swallows the first SIGTERM (VLLM_REAL.md section 6)."""
@@ -220,3 +279,7 @@ class Server:
         if self._options.pids_file:
             with open(self._options.pids_file, "ab") as file:
                 file.write(data)
+
+
+def _channel() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Without `site` and user paths a Python is up in half the time, and no sitecustomize can get between us and the server.
-_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from supervise.group.guard import main; main()"
+_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from supervise.group.{} import main; main()"
 
 
 class Booted(NamedTuple):
@@ -19,8 +19,12 @@ class Booted(NamedTuple):
     channel: socket.socket
 
 
-def boot() -> Booted:
-    """Start a keeper; it waits for its request and ends by itself when our end is closed.
+def boot(module: str = "guard", *args: str) -> Booted:
+    """Start a keeper, or another helper; it waits for its request and ends by itself when our end is closed.
+
+    Args:
+        module: where its `main` is, in this package.
+        args: what it is to know from the beginning.
 
     Raises:
         OSError: it could not be started.
@@ -30,7 +34,7 @@ def boot() -> Booted:
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", "-c", _CODE, _PACKAGE_PARENT, str(theirs.fileno())],
+            [sys.executable, "-I", "-S", "-c", _CODE.format(module), _PACKAGE_PARENT, *args, str(theirs.fileno())],
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),

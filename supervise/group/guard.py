@@ -11,8 +11,10 @@ import os
 import select
 import signal
 import socket
+import stat
 import sys
 import time
+from typing import Any
 
 from supervise.group import signalling, wire
 from supervise.group.enclosure import Enclosure
@@ -69,14 +71,24 @@ def _wait(wakeup: int, delay: float | None) -> None:
 def _remove_leftovers(record: str | None) -> None:
     """Remove what the attempt that we guarded has written down as its own; the next start removes what we cannot."""
     told = files.read_json(record) if record else None
-    try:
-        if told is None or ProcessId(**told["guard"]) != procfs.self_id():
-            return
-        leftovers = Leftovers(frozenset(), told["runtime_dir"], str(told["id"]))
-        leftovers.recall(FileId(*file) for file in told["segments"])
-    except (KeyError, TypeError):
+    if told is None or not _is_sound(told) or ProcessId(**told["guard"]) != procfs.self_id():
         return
+    leftovers = Leftovers(frozenset(), told["runtime_dir"], told["id"])
+    leftovers.recall(FileId(*file) for file in told["segments"])
     leftovers.remove()
+
+
+def _is_sound(told: dict[str, Any]) -> bool:
+    """Whether what we read of it is as we write it: anybody may have edited the file, or a disk lost half of it."""
+    guard, segments = told.get("guard"), told.get("segments")
+    return (
+        isinstance(guard, dict)
+        and guard.keys() == set(ProcessId._fields)
+        and isinstance(told.get("id"), str)
+        and isinstance(told.get("runtime_dir"), str | None)
+        and isinstance(segments, list)
+        and all(isinstance(file, list) and len(file) == 2 and {*map(type, file)} == {int} for file in segments)
+    )
 
 
 def main() -> None:
@@ -119,8 +131,14 @@ def _first_requests(channel: socket.socket, splitter: wire.Splitter) -> list[wir
 
 def _speak_into(log: str | None) -> None:
     """Last words go into a file of the run: the caller's standard error may be a pipe that somebody waits on."""
-    if log is not None:
-        fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if log is None:
+        return
+    try:
+        # Whoever opens a pipe for writing waits for its reader.
+        fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return
+    if stat.S_ISREG(os.fstat(fd).st_mode):
         os.dup2(fd, 1)
         os.dup2(fd, 2)
-        os.close(fd)
+    os.close(fd)

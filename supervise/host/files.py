@@ -74,6 +74,33 @@ def overwrite_json(path: str, value: dict[str, Any]) -> bool:
         os.close(fd)
 
 
+def append_line(path: str, line: str) -> None:
+    """Add one line to a file, or nothing of it.
+
+    A line that somebody left unfinished, because the disk was full or the machine went down, stays a line of its own. A
+    pipe or a device in the file's place is not written to: whoever opens one may wait for ever.
+
+    Args:
+        path: a regular file, made if it is missing.
+        line: without its end.
+
+    Raises:
+        OSError: it was not added.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    try:
+        state = os.fstat(fd)
+        _expect_regular(path, state)
+        unfinished = state.st_size > 0 and os.pread(fd, 1, state.st_size - 1) != b"\n"
+        data = f"{chr(10) if unfinished else ''}{line}\n".encode("utf-8", "backslashreplace")
+        if os.write(fd, data) < len(data):
+            os.ftruncate(fd, state.st_size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    finally:
+        os.close(fd)
+
+
 def read_regular(path: str, limit: int) -> bytes:
     """Read a whole regular file without waiting for anybody; /dev/null is an empty one.
 

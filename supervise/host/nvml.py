@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from supervise.host.beside import Beside
+from supervise.model.effort import NO_LOAD, GpuLoad
 from supervise.model.snapshot import NO_GPUS, GpuReading, Gpus, GpuStatus
 
 _LIBRARY = "libnvidia-ml.so.1"
 _DRIVER = "/proc/driver/nvidia/version"
 _TIMEOUT_S = 10.0
-_WHOLE = -1
+_WHOLE, _LOAD = -1, -2
 
 _T = TypeVar("_T")
 
@@ -51,6 +52,25 @@ def read(timeout_s: float = _TIMEOUT_S) -> Gpus:
     return Gpus(GpuStatus.READ, devices)
 
 
+def load(pids: Collection[int], timeout_s: float = _TIMEOUT_S) -> GpuLoad | None:
+    """What the GPUs do: those that these processes hold, or all of them where nobody is seen to hold any.
+
+    Args:
+        pids: the processes.
+        timeout_s: how long the driver may take, in seconds; it is not asked again while it has not answered.
+
+    Returns:
+        None if it cannot be told of each of them.
+    """
+    if not _present():
+        return NO_LOAD
+    told = _Call(_LOAD, _loads).answer(time.monotonic() + timeout_s, "")
+    if isinstance(told, str):
+        return None
+    held = [each for each in told if not each.holders.isdisjoint(pids)] or told
+    return GpuLoad(len(held), max((each.percent for each in held), default=0), sum(each.used for each in held))
+
+
 def _present() -> bool:
     """Cheap: without a driver, nvidia-ml-py need not be imported at all."""
     try:
@@ -63,29 +83,30 @@ def _present() -> bool:
 class _Call(Generic[_T]):
     """A question to the driver, asked in a thread that may never come back; not asked while an earlier one hangs."""
 
-    _hanging: ClassVar[dict[int, threading.Thread]] = {}
+    _hanging: ClassVar[dict[int, Beside[None]]] = {}
 
     def __init__(self, subject: int, ask: Callable[[], _T]) -> None:
         self.subject = subject
         self._told: list[_T | str] = []
+        self._thread: Beside[None] | None = None
         earlier = self._hanging.get(subject)
-        if earlier is not None and earlier.is_alive():
+        if earlier is not None and earlier.runs:
             self._thread = earlier
             self._told.append("NVML has not answered an earlier question yet")
             return
-        self._thread = threading.Thread(target=self._run, args=(ask,), daemon=True, name=f"nvml-{subject}")
-        self._thread.start()
+        try:
+            self._thread = Beside(partial(self._run, ask))
+        except OSError as error:
+            self._told.append(str(error))
 
     @property
     def hangs(self) -> bool:
         """Whether its thread is still in the driver."""
-        return self._thread.is_alive()
+        return self._thread is not None and self._thread.runs
 
     def answer(self, until: float, silent: str) -> _T | str:
         """The answer, else in words why there is none; blocking until that moment at most."""
-        if not self._told:
-            self._thread.join(max(0.0, until - time.monotonic()))
-        if not self._told:
+        if self._thread is not None and not self._told and not self._thread.wait(until - time.monotonic()):
             self._hanging[self.subject] = self._thread
         return self._told[0] if self._told else silent
 
@@ -94,6 +115,30 @@ class _Call(Generic[_T]):
             self._told.append(ask())
         except Exception as error:  # noqa: BLE001 - whatever a broken driver makes its bindings raise is no answer
             self._told.append(str(error) or type(error).__name__)
+
+
+class _Load(NamedTuple):
+    percent: int
+    used: int
+    holders: frozenset[int]
+
+
+def _loads() -> list[_Load]:
+    """Of all GPUs. Of one that is divided into instances the driver does not tell how busy it is, and raises."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return [_load(pynvml, handle) for handle in handles]
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _load(nvml: Any, handle: Any) -> _Load:
+    total, free = _memory(nvml, handle)
+    percent = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+    return _Load(percent, total - free, frozenset(_holders(nvml, handle)))
 
 
 def _open() -> int | Gpus:

@@ -29,13 +29,13 @@ def send(target: ProcessId, signum: int) -> Sent:
         signum: the signal; 0 only asks whether it may be signalled.
 
     Returns:
-        DELIVERED, GONE if it has ended, REFUSED if the kernel denies it (another uid).
+        DELIVERED, GONE if it has ended, REFUSED if the kernel denies it (another uid), or has no descriptor for us.
     """
     try:
         fd = os.pidfd_open(target.pid)
     except ProcessLookupError:
         return Sent.GONE
-    except PermissionError:
+    except OSError:
         return Sent.REFUSED
     try:
         if procfs.identify(target.pid) != target:
@@ -43,7 +43,7 @@ def send(target: ProcessId, signum: int) -> Sent:
         signal.pidfd_send_signal(fd, signum)
     except ProcessLookupError:
         return Sent.GONE
-    except PermissionError:
+    except OSError:
         return Sent.REFUSED
     finally:
         os.close(fd)

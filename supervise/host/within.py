@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
+
+from supervise.host.beside import Beside
 
 _T = TypeVar("_T")
 
@@ -27,20 +28,7 @@ def within(timeout_s: float, read: Callable[[], _T]) -> _T:
         OSError: it raised that.
         ValueError: likewise.
     """
-    answers: list[_T] = []
-    failures: list[OSError | ValueError] = []
-
-    def look() -> None:
-        try:
-            answers.append(read())
-        except (OSError, ValueError) as error:
-            failures.append(error)
-
-    reader = threading.Thread(target=look, daemon=True, name="preflight")
-    reader.start()
-    reader.join(timeout_s)
-    if failures:
-        raise failures[0]
-    if not answers:
+    reading = Beside(read)
+    if not reading.wait(timeout_s):
         raise TimeoutError(f"no answer in {timeout_s:g} s")
-    return answers[0]
+    return reading.result()

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from supervise.model.effort import NO_LOAD, Effort, GpuLoad, Look
-from supervise.text import duration
+from supervise.model.process import ProcessId
+from supervise.model.profile import BEFORE_PHASES
+from supervise.text import roughly
 
 PATIENCE_S = 600.0
 """Where a profile says nothing. Imports are silent for 13 to 16 s (VLLM_REAL.md section 3) but busy; this is for what
@@ -144,7 +146,7 @@ def look_again(
     return then, Verdict(clock_s, patience_s, text, stands and not watch.said, resumed_s, expired)
 
 
-def _between(before: Mapping[tuple[int, int], Effort], now: Look) -> Signs:
+def _between(before: Mapping[ProcessId, Effort], now: Look) -> Signs:
     """What members did; of one that has ended since, nobody knows any more."""
     signs = Signs(0.0, 0, 0, 0, 0, lived=False)
     for process, effort in now.efforts.items():
@@ -182,20 +184,20 @@ def _active(before: Look, now: Look, signs: Signs, seconds: float) -> bool:
 
 def _filled(before: GpuLoad | None, now: GpuLoad | None) -> int:
     """Bytes more on the same GPUs; what cannot be compared has not grown."""
-    if before is None or now is None or before.count != now.count:
+    if before is None or now is None or before.gpus != now.gpus:
         return -1
-    return now.used - before.used if now.count else -1
+    return now.used - before.used if now.gpus else -1
 
 
 def _told(watch: Watch, phase: str, busy: float) -> str:
-    gpu = watch.look.gpu
+    gpu, where = watch.look.gpu, "start-up" if phase == BEFORE_PHASES else phase
     figures = [
         f"disk reads {_bytes(watch.read)}",
         f"network {_bytes(watch.received)}",
         f"CPU {100 * busy:.0f} %",
         *([] if gpu == NO_LOAD else ["GPU unknown" if gpu is None else f"GPU {gpu.percent} %"]),
     ]
-    return f"no progress for {duration(watch.stuck_s)} in {phase}; {', '.join(figures)}"
+    return f"no progress for {roughly(watch.stuck_s)} in {where}; {', '.join(figures)}"
 
 
 def _bytes(count: int | None) -> str:

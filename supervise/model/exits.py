@@ -24,3 +24,19 @@ class Exit(IntEnum):
     INTERNAL = 125
     CANNOT_EXECUTE = 126
     NOT_FOUND = 127
+
+
+MEANING: dict[int, str] = {
+    Exit.OK: "",
+    Exit.NOT_READY: "not ready in time",
+    Exit.ENDED_BY_ITSELF: "ended by itself with 0",
+    Exit.HUNG: "hung",
+    Exit.DETERMINISTIC: "it would fail the same way again",
+    Exit.SLATE: "the slate could not be made clean, nothing was launched",
+    Exit.SURVIVORS: "something survived",
+    Exit.GAVE_UP: "gave up after repeated failures",
+    Exit.INTERNAL: "supervise itself failed",
+    Exit.CANNOT_EXECUTE: "cannot execute the command",
+    Exit.NOT_FOUND: "command not found",
+}
+"""Our own statuses for people."""

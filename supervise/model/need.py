@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -51,13 +51,15 @@ class Need:
 
     `notes` are sentences about what could not be derived (an unreadable YAML, say): unknown is never clean, so they
     are shown. `max_length` is the context length as given, `tensor_parallel` the number of GPUs that share each layer.
-    `program` is the engine's own command line after wrappers such as `env` or `numactl`.
+    `program` is the engine's own command line after wrappers such as `env` or `numactl`. `part` names what this launch
+    is of a server whose rest is elsewhere, as its profile calls it; None for a whole one. `mutual_tls`: clients must
+    show a certificate. `key` is what requests must carry as a bearer token: it is held in memory and never shown.
     """
 
     profile: str
     run: str
-    argv: tuple[str, ...]
-    program: tuple[str, ...]
+    argv: tuple[str, ...] = field(repr=False)
+    program: tuple[str, ...] = field(repr=False)
     ports: tuple[Port, ...] = ()
     uds: str | None = None
     scheme: str = "http"
@@ -69,6 +71,9 @@ class Need:
     tensor_parallel: int | None = None
     served_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    part: str | None = None
+    mutual_tls: bool = False
+    key: str | None = field(default=None, repr=False)
 
     @property
     def wrappers(self) -> tuple[str, ...]:
@@ -79,3 +84,9 @@ class Need:
     def http(self) -> Port | None:
         """The port that answers /health, None with --uds or for a program that serves nothing we know of."""
         return next((port for port in self.ports if port.role == "http"), None)
+
+    @property
+    def doors(self) -> tuple[Port, ...]:
+        """Every port that must be open before it serves: those of HTTP, else those of gRPC; none with --uds."""
+        asked = tuple(port for port in self.ports if port.role in ("http", "supervisor"))
+        return asked or tuple(port for port in self.ports if port.role == "grpc")

@@ -10,13 +10,19 @@ class Answer(Enum):
     """What a readiness probe found."""
 
     SILENT = "nobody listens"
-    NOT_OURS = "somebody else listens"
+    NOT_OURS = "somebody else listens, or answers for ours"
     NOT_YET = "ours listens, HTTP is not 200 yet"
     YES = "ours listens and answers"
 
 
 class Probed(NamedTuple):
-    """An answer, and who listens where it is not ours."""
+    """An answer.
+
+    `detail` says who answers where it is not ours, `note` what could not be asked of one that is. `again_s` is when it
+    is worth while to ask again, in seconds: some servers work for each answer.
+    """
 
     answer: Answer
     detail: str = ""
+    note: str = ""
+    again_s: float = 1.0

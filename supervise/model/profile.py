@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
+from supervise.model.liveness import LivenessRule
 from supervise.model.need import MemoryRule
+
+ANSWER_S, EVERY_S = 5, 1
+"""How long an answer of a server may take, and how often it is asked for, unless its profile knows better."""
+
+BEFORE_PHASES = "start"
+"""What comes before the first line that a profile knows: imports, mostly, and silence for 13 to 16 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +37,30 @@ class PhaseRule:
 class ReadyRule:
     """How the engine says it serves: any of `lines` in the log, and `http` answering 200 on our own listener.
 
-    `lines` empty: HTTP (or the listener alone when `http` is None) decides. `models` is the identity endpoint.
+    `lines` empty: HTTP (or the listener alone when `http` is None) decides. `models` is the identity endpoint. An
+    answer may take `timeout_s`, and is asked for every `every_s` seconds: SGLang generates a token for each.
     """
 
     lines: tuple[re.Pattern[str], ...] = ()
     http: str | None = None
     models: str | None = None
+    timeout_s: int = ANSWER_S
+    every_s: int = EVERY_S
+
+
+@dataclass(frozen=True, slots=True)
+class PartRule:
+    """A launch that is but a part of a server whose HTTP is on another host, and how that one says it is up.
+
+    It is meant if every one of the values `when` is given by a flag, and with `later_node` only for a rank above 0.
+    `plain`: it never speaks TLS.
+    """
+
+    name: str
+    ready: ReadyRule
+    when: tuple[str, ...] = ()
+    later_node: bool = False
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +109,11 @@ class Profile:
     is by default. `environment` is added to the server's unless the user set the variable; `{dir}` in it is the
     attempt's private runtime directory, `{tmp}` the temporary directory before, `{user}` the user name. `signatures`
     names the signature sets in profiles/signatures/, `leftovers` those of profiles/leftovers/,
+    `parts` are the launches that are no whole server, the first that is meant counts.
     `packages` are the distributions that the engine is installed from. `switches` take no value and `lists` take
     several words; any other flag takes one. `gpu_product` names the values whose product is the number of GPUs over all
-    nodes, each one in `gpu_unless` only while the value it maps to is not given by a flag.
+    nodes, each one in `gpu_unless` only while the value it maps to is not given by a flag. `patience` are the seconds
+    that nothing may move in a phase of start-up.
     """
 
     name: str
@@ -112,3 +140,11 @@ class Profile:
     packages: tuple[str, ...]
     grace_s: float
     linger_s: float
+    patience: Mapping[str, float] = field(default_factory=dict)
+    parts: tuple[PartRule, ...] = ()
+    liveness: LivenessRule | None = None
+
+    def in_part(self, name: str | None) -> Profile:
+        """This profile for a launch that is a part of a server (`Need.part`), unchanged for a whole one."""
+        rule = next((part for part in self.parts if part.name == name), None)
+        return self if rule is None else replace(self, ready=rule.ready)

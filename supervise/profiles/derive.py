@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
 from supervise.model.need import Need, Port
+from supervise.model.profile import PartRule, Profile
 from supervise.profiles.config import resolve
 from supervise.profiles.devices import devices
 from supervise.profiles.load import GENERIC
@@ -17,6 +18,8 @@ from supervise.profiles.values import Values
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 80
 _SERVING = ("http", "grpc")
+# ssl.CERT_REQUIRED; the module takes long to import.
+_CERT_REQUIRED = 2
 
 
 def derive(match: Match, env: Mapping[str, str], *, read_text: Callable[[str], str], run: str | None = None) -> Need:
@@ -37,6 +40,7 @@ def derive(match: Match, env: Mapping[str, str], *, read_text: Callable[[str], s
     bound = ports(values, profile)
     uds = values.text("uds")
     model = values.text("model")
+    part = _part(values, profile)
     return Need(
         profile=profile.name,
         run=safe_name(run or _run(match, bound, uds)),
@@ -44,15 +48,26 @@ def derive(match: Match, env: Mapping[str, str], *, read_text: Callable[[str], s
         program=match.program,
         ports=bound,
         uds=uds,
-        scheme="https" if values.given("tls") else "http",
+        scheme="https" if values.given("tls") and not (part and part.plain) else "http",
         devices=devices(values, profile),
         memory_fraction=values.fraction("fraction"),
         memory_rule=profile.memory_rule,
         model=model,
         max_length=values.text("max_length"),
         tensor_parallel=values.number("tp"),
-        served_names=values.all("served") or ((model,) if model else ()),
+        served_names=values.all("served") or ((model,) if model and not match.guessed else ()),
+        part=part.name if part else None,
+        mutual_tls=values.number("client_certs") == _CERT_REQUIRED,
+        # Several keys may be given, each is good; an empty one is none.
+        key=next(filter(None, values.all("key")), None),
         notes=(*notes, *values.notes),
+    )
+
+
+def _part(values: Values, profile: Profile) -> PartRule | None:
+    later = bool(values.number("node_rank"))
+    return next(
+        (rule for rule in profile.parts if all(map(values.given, rule.when)) and (later or not rule.later_node)), None
     )
 
 

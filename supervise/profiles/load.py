@@ -8,21 +8,34 @@ from pathlib import Path
 from string import Formatter
 
 from supervise.model.need import MemoryRule
-from supervise.model.profile import FlagSpec, Form, PhaseRule, PortRule, Profile, ReadyRule
+from supervise.model.profile import (
+    ANSWER_S,
+    BEFORE_PHASES,
+    EVERY_S,
+    FlagSpec,
+    Form,
+    PartRule,
+    PhaseRule,
+    PortRule,
+    Profile,
+    ReadyRule,
+)
 from supervise.profiles import data_dir
 from supervise.profiles.errors import ProfileError
 from supervise.profiles.leftovers import available_rules
+from supervise.profiles.liveness import liveness
 from supervise.profiles.table import Table
 
 GENERIC = "generic"
 """The profile of a program that nothing matches."""
 
+_LEAST_PATIENCE_S = 60
 _PLACEHOLDERS = ("dir", "tmp", "user")
 VALUES = (
     "host", "port", "uds", "model", "max_length", "served", "devices", "device", "device_base", "device_step",
     "fraction", "tp", "pp", "pcp", "dp", "dp_local", "ep", "nodes", "node_rank", "tls", "supervisor_port",
     "master_port", "grpc_port", "nccl_port", "init_address", "loopback", "grpc", "headless", "multi_port", "dp_rank",
-    "dp_attention",
+    "dp_attention", "key", "client_certs",
 )  # fmt: skip
 """The names that a value of a profile may have."""
 
@@ -107,7 +120,7 @@ def _profile(path: Path, top: Table) -> Profile:
         title_prefix=_prefix(titles.table("prefix")),
         protected=titles.patterns("protected"),
         environment=_environment(top.table("environment")),
-        phases=tuple(_phase(table) for table in top.tables("phases")),
+        phases=(phases := tuple(_phase(table) for table in top.tables("phases"))),
         percents=top.patterns("percents", ("desc", "pct")),
         ready=_ready(top.table("ready")),
         signatures=top.texts("signatures"),
@@ -115,6 +128,9 @@ def _profile(path: Path, top: Table) -> Profile:
         packages=top.texts("packages"),
         grace_s=top.seconds("grace_s"),
         linger_s=top.seconds("linger_s"),
+        patience=_patience(top.table("patience"), phases),
+        parts=tuple(_part(table, values) for table in top.tables("parts")),
+        liveness=liveness(top.table("liveness")),
     )
     for table in (launch, gpus, titles):
         table.done()
@@ -228,7 +244,42 @@ def _phase(table: Table) -> PhaseRule:
     return rule
 
 
+def _patience(table: Table, phases: tuple[PhaseRule, ...]) -> dict[str, float]:
+    """Seconds by phase; less than a minute is taken for a slip of the pen, it would end healthy servers."""
+    known = (BEFORE_PHASES, *dict.fromkeys(rule.name for rule in phases))
+    found = {}
+    for name in table.present():
+        if name not in known:
+            raise table.error(name, "is no phase of this profile", ", ".join(known))
+        if (seconds := table.seconds(name)) < _LEAST_PATIENCE_S:
+            raise table.error(name, f"is {seconds:g}", f"seconds, {_LEAST_PATIENCE_S} to 86400")
+        found[name] = seconds
+    return found
+
+
 def _ready(table: Table) -> ReadyRule:
-    rule = ReadyRule(table.patterns("lines"), table.maybe_text("http"), table.maybe_text("models"))
+    rule = _ready_rule(table)
+    table.done()
+    return rule
+
+
+def _ready_rule(table: Table) -> ReadyRule:
+    return ReadyRule(
+        lines=table.patterns("lines"),
+        http=table.maybe_text("http"),
+        models=table.maybe_text("models"),
+        timeout_s=table.count("timeout_s") or ANSWER_S,
+        every_s=table.count("every_s") or EVERY_S,
+    )
+
+
+def _part(table: Table, values: dict[str, FlagSpec]) -> PartRule:
+    rule = PartRule(
+        name=table.text("name"),
+        ready=_ready_rule(table),
+        when=_named(table, "when", values),
+        later_node=table.truth("later_node"),
+        plain=table.truth("plain"),
+    )
     table.done()
     return rule

@@ -24,6 +24,7 @@ class Match:
 
     `program` is the engine's own command line after the wrappers, `arguments` what follows its form. `env` holds what
     wrappers did to the environment, None for a variable that is unset; `cleared`: nothing else of it is left.
+    `guessed`: the profile was asked for and none of its forms fits, so that a word without a flag may mean anything.
     """
 
     profile: Profile
@@ -32,6 +33,7 @@ class Match:
     arguments: tuple[str, ...]
     env: dict[str, str | None] = field(default_factory=dict)
     cleared: bool = False
+    guessed: bool = False
 
     def with_profile(self, known: Mapping[str, Profile], name: str) -> Match:
         """The same command line, taken for another engine's.
@@ -47,7 +49,7 @@ class Match:
             raise ProfileError("--profile", "", f"there is no profile {name!r}", ", ".join(sorted(known)))
         profile = known[name]
         rest = _arguments(self.program, profile)
-        return replace(self, profile=profile, arguments=self.arguments if rest is None else rest)
+        return replace(self, profile=profile, arguments=self.arguments if rest is None else rest, guessed=rest is None)
 
 
 def match(argv: Sequence[str], profiles: Mapping[str, Profile]) -> Match:

@@ -40,7 +40,8 @@ def settings_dir(env: Mapping[str, str]) -> str:
         A path, there or not.
     """
     base = env.get("XDG_CONFIG_HOME", "")
-    home = env.get("HOME") or os.path.expanduser("~")
+    # A uid without a passwd entry has no home: `~` then stands for itself, and is no directory of whoever may be here.
+    home = os.path.join("/nonexistent", env.get("HOME") or os.path.expanduser("~"))
     return os.path.join(base if os.path.isabs(base) else os.path.join(home, ".config"), "supervise")
 
 

@@ -44,7 +44,6 @@ class Console:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._phase: str | None = None
 
     def line(self, label: str, text: str) -> None:
         """One line: a label that says what it is about, and the fact."""
@@ -107,10 +106,10 @@ class Console:
         """A launch."""
         self.line("attempt", f"{number}   log {home(log)}")
 
-    def progress(self, progress: Progress, seconds: float, *, new: bool) -> None:
-        """Where start-up is: a line per phase here, a live line on a terminal."""
+    def progress(self, progress: Progress, seconds: float, *, new: bool, eta: str = "") -> None:
+        """Where start-up is: a line per phase here, a live line on a terminal; `eta` says when it should be ready."""
         if new:
-            self.line("loading", f"{progress.phase}  +{duration(seconds)}")
+            self.line("loading", f"{progress.phase}  +{duration(seconds)}{eta}")
 
     def ready(self, seconds: float, phases: dict[str, float], need: Need) -> None:
         """It serves."""
@@ -260,12 +259,12 @@ class Terminal(Console):
         super().__init__(stream)
         self._live: Live | None = None
 
-    def progress(self, progress: Progress, seconds: float, *, new: bool) -> None:
+    def progress(self, progress: Progress, seconds: float, *, new: bool, eta: str = "") -> None:
         """The live line, also within a phase."""
         del new
         percent = f" {progress.percent} %" if progress.percent is not None else ""
         counts = f" ({progress.done}/{progress.total})" if progress.total else ""
-        self._show(f"{'loading':<{LABEL_WIDTH}}{progress.phase}{percent}{counts} …  +{duration(seconds)}")
+        self._show(f"{'loading':<{LABEL_WIDTH}}{progress.phase}{percent}{counts} …  +{duration(seconds)}{eta}")
 
     def close(self) -> None:
         """Take the live line away."""
@@ -291,7 +290,11 @@ class Terminal(Console):
 
 
 def for_stream(stream: TextIO | None = None) -> Console:
-    """The right console for a stream: live on a capable terminal, plain elsewhere."""
+    """The right console for a stream: live on a capable terminal, with priorities in the journal, plain elsewhere."""
     target = stream or sys.stderr
     live = target.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    return Terminal(target) if live else Console(target)
+    if live or "JOURNAL_STREAM" not in os.environ:
+        return Terminal(target) if live else Console(target)
+    from supervise.report.journald import Journal, is_journal
+
+    return Journal(target) if is_journal(target, os.environ) else Console(target)

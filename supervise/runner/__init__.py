@@ -14,6 +14,7 @@ from supervise.model.exits import Exit
 from supervise.report.console import Console
 from supervise.runner import launch, plan
 from supervise.runner.holder import take_lock
+from supervise.runner.listeners import gather
 from supervise.runner.plan import Options
 from supervise.runner.service import Service
 from supervise.runner.tiers import TierError
@@ -38,6 +39,7 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
     Raises:
         NotExecutableError: the command does not exist or cannot be executed; nothing was touched.
         ProfileError: a profile is damaged; nothing was touched.
+        TellingError: metrics that were asked for cannot be had; nothing was touched.
         StoreError: the state directory cannot be used; nothing was touched.
         TierError: a tier that was required cannot be had; nothing was touched.
         ForeignProcError: /proc is not ours; nothing was touched.
@@ -49,13 +51,16 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         console.line("note", note)
     target = store.run(planned.need.run)
     target.create()
-    lock = take_lock(target, planned.deadlines, console)
+    lock = take_lock(target, planned.deadlines, console, replace=options.replace)
     if lock is None:
         return life.Done(Exit.SLATE)
+    for note in target.examine():
+        console.error(note)
+    company = gather(planned, target, console, os.environ)
     worlds = Worlds(planned, store, target, lock, console, booted)
     kernel.become_subreaper()
     try:
-        return asyncio.run(Service(command, program, planned, target, console, worlds).run())
+        return asyncio.run(Service(command, program, planned, target, console, worlds, company).run())
     finally:
         console.close()
         worlds.leave()

@@ -15,7 +15,7 @@ from supervise.model.litter import FileId
 from supervise.model.need import Need
 from supervise.model.process import Marker, ProcessId
 from supervise.model.tier import Tiers
-from supervise.text import redact, settings
+from supervise.text import redact, settings, url
 
 
 @dataclass(slots=True)
@@ -99,6 +99,7 @@ class Opened:
                 "cwd": os.getcwd(),
                 "python": sys.version.split()[0],
                 "ports": [port.number for port in self.need.ports],
+                "url": url(self.need),
             },
         )
 

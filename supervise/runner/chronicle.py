@@ -77,7 +77,8 @@ class Chronicle:
     @property
     def unblamed(self) -> bool:
         """Whether its end is no failure of the server's: somebody asked for it, or we have failed."""
-        return self.reason is None or self.reason.cause in (life.Cause.ASKED, life.Cause.BROKEN)
+        reason = self.reason
+        return reason is None or reason.signum is not None or reason.cause in (life.Cause.ASKED, life.Cause.BROKEN)
 
     def conclude(self, run: Run, ended: Ended, diagnosis: Diagnosis | None, end: life.Done | life.Waiting) -> None:
         """Write down how it ended; what is to be followed by another attempt is over all the same."""
@@ -85,7 +86,7 @@ class Chronicle:
             return
         attempt, startup = self._journal.opened.attempt, self._startup
         account = Account(self.reason, ended, diagnosis, startup.ready_s, startup.phases)
-        conclude(run, attempt, account, end, self._console)
+        conclude(run, attempt, account, end, self._console, self._journal.write)
         done = end.done if isinstance(end, life.Waiting) else end
         failure = account.failure
         self._audience.tell(

@@ -129,6 +129,9 @@ class Containment:
     def stop(self, *, attended: bool) -> None:
         """Begin the stop path; `attended` if those that do not obey are to be looked at before they are killed."""
         deadlines = self._deadlines.attended() if attended else self._deadlines
+        # Whoever was stopped (kill -STOP) would walk no path at all.
+        for helper in (self.keeper.guard, self.keeper.id):
+            signals.send(helper, signal.SIGCONT)
         self.keeper.stop(deadlines)
         self._expect_end(deadlines)
 

@@ -12,20 +12,24 @@ from supervise.group.ending import Deadlines
 from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
 from supervise.report.console import Console
+from supervise.text import duration, printable, redact, shorten
 
 __all__ = ["living", "take_lock"]
 
 _SLACK_S = 10.0
 _LOOK_EVERY_S = 0.1
+_AT_ONCE_S = 1.0
+_WIDTH = 160
 
 
-def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
+def take_lock(run: Run, deadlines: Deadlines, console: Console, *, replace: bool = False) -> int | None:
     """Take the run's lock; wait for a keeper that is still ending the group of a dead supervise.
 
     Args:
         run: the run.
         deadlines: of its stop path, which bound the wait.
         console: where it is said who holds the lock.
+        replace: whether a supervise that holds it is to be ended first.
 
     Returns:
         The lock's descriptor, None if the run is live.
@@ -41,12 +45,16 @@ def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
     while time.monotonic() < until:
         state = run.read_state()
         if supervisor := living(state, "supervisor"):
-            _refuse(run, supervisor, console)
+            if replace and not _begun_since(supervisor):
+                from supervise.runner.replacing import take_over
+
+                return take_over(run, supervisor, deadlines, console)
+            refuse(run, supervisor, console)
             return None
         if not told:
             console.waiting(f"run {run.name}: its keeper is still ending the group of a supervise that was killed")
             told = True
-        _continue_stopped(state)
+        continue_stopped(state)
         time.sleep(_LOOK_EVERY_S)
         lock = run.lock()
         if lock is not None:
@@ -56,7 +64,7 @@ def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
     return None
 
 
-def _continue_stopped(state: dict[str, Any] | None) -> None:
+def continue_stopped(state: dict[str, Any] | None) -> None:
     """A keeper or guard that somebody stopped (Ctrl-Z reaches them not, `kill -STOP` does) would never let go."""
     for role in ("keeper", "guard"):
         helper = living(state, role)
@@ -65,7 +73,36 @@ def _continue_stopped(state: dict[str, Any] | None) -> None:
             signals.send(helper, signal.SIGCONT)
 
 
-def _refuse(run: Run, supervisor: ProcessId, console: Console) -> None:
+def refuse(run: Run, supervisor: ProcessId, console: Console) -> None:
+    """Say who holds a run, and what can be done about it."""
     console.line("slate", f"{run.name}: 1 finding")
-    console.note(f"BLOCKED run {run.name} is live: supervise {supervisor} holds it")
-    console.note(f"        supervise stop {run.name}, or choose another name with --name")
+    console.note(f"BLOCKED run {run.name} is live: supervise {supervisor} holds it{condition(run, supervisor)}")
+    if command := _command_line(supervisor):
+        console.note(f"        it runs: {command}")
+    console.note(f"        end it:         supervise stop {run.name}")
+    console.note("        take its place: --replace, which ends it first")
+    console.note("        run beside it:  --name OTHER, on ports and GPUs of its own")
+
+
+def condition(run: Run, supervisor: ProcessId) -> str:
+    """How long it has been there and what it does, to be appended."""
+    state = run.read_state() or {}
+    phase = f" ({state['phase']})" if state.get("phase") and state.get("state") == "starting" else ""
+    told = (
+        f"for {duration(procfs.age_s(supervisor.ticks))}",
+        f"{state['state']}{phase}" if state.get("state") else "",
+        f"attempt {state['attempt']}" if state.get("attempt") else "",
+    )
+    return printable("".join(f", {each}" for each in told if each))
+
+
+def _begun_since(supervisor: ProcessId) -> bool:
+    """Whether that supervise began when we did, or later: two that are started at once must not end each other."""
+    return procfs.age_s(supervisor.ticks) < procfs.age_s(procfs.self_id().ticks) + _AT_ONCE_S
+
+
+def _command_line(supervisor: ProcessId) -> str:
+    """Without secrets."""
+    process = procfs.read(supervisor.pid, environ=False)
+    argv = redact(process.argv or ()) if process is not None and process.id == supervisor else []
+    return shorten(" ".join(argv), _WIDTH)

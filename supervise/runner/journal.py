@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import traceback
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from supervise.host import procfs
+from supervise.host import files, procfs, space
 from supervise.lifecycle import Done, State
 from supervise.model.exits import Exit
 from supervise.runner.attempt import Opened, identities
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from supervise.model.tier import Tier, Tiers
     from supervise.report.console import Console
 
+_UNAFFECTED = "the server is not affected, its records are"
+
 
 class Journal:
-    """Writes as long as there is something to write to; a full disk is said once and never ends a server that runs.
+    """Writes as long as there is something to write to; that there is not is said once, and never ends a server.
 
     Args:
         run: the run; its lock is held.
@@ -39,12 +42,14 @@ class Journal:
     """
 
     def __init__(
-        self, run: Run, console: Console, keeper: ProcessId, guard: ProcessId, tiers: Tiers, what: str = "the launch"
+        self, run: Run, console: Console, keeper: ProcessId, guard: ProcessId, tiers: Tiers, what: str | None = None
     ) -> None:
         self.opened: Opened | None = None
         self.tiers = tiers
-        self._run, self._console, self._keeper, self._guard, self._what = run, console, keeper, guard, what
-        self._failed = False
+        self._run, self._console, self._keeper, self._guard = run, console, keeper, guard
+        self._what = what or "the launch"
+        self._said: set[int | str] = set()
+        self._last: dict[str, object] | None = None
 
     def enter(self, state: State, phase: str | None, fatal: Fatal | None = None, **more: object) -> None:
         """A new state: in run.json and in the history."""
@@ -55,12 +60,13 @@ class Journal:
 
     def publish(self, state: State, phase: str | None, fatal: Fatal | None = None, **more: object) -> None:
         """The live state, in run.json, with the cause once it is known, and more where there is more to say."""
-        self.write(self._run.write_state, self._state(state, phase, **_cause(fatal), **more))
+        self._last = self._state(state, phase, **_cause(fatal), **more)
+        self.write(self._run.write_state, self._last)
 
     def append(self, state: State, fatal: Fatal | None = None, **more: object) -> None:
         """The history, in events.jsonl."""
         number = self.opened.attempt.number if self.opened else None
-        self._run.append_event({"state": name_of(state), "attempt": number, **_cause(fatal), **more})
+        self.write(self._run.append_event, {"state": name_of(state), "attempt": number, **_cause(fatal), **more})
 
     def record(self) -> None:
         """The attempt, in attempt.json."""
@@ -96,11 +102,8 @@ class Journal:
     def broken(self, error: BaseException) -> None:
         """Something of ours raised: say it in one line, and keep its traceback."""
         path = os.path.join(self._run.path, "supervise.log")
-        try:
-            with open(path, "a", encoding="utf-8") as file:
-                traceback.print_exception(error, file=file)
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            files.append_line(path, "".join(traceback.format_exception(error)).rstrip())
         self._console.error(f"supervise itself failed: {type(error).__name__}: {error}; details in {path}")
 
     def gone(self, error: Exception, what: str) -> None:
@@ -115,13 +118,80 @@ class Journal:
             self._run.write_state(self._state(Done(Exit.INTERNAL), None, ended=ended))
 
     def write(self, write: Callable[..., None], *arguments: object) -> None:
-        """Write something down."""
+        """Write something down; where its directory was removed, or something else stands in its place, that is mended.
+
+        Args:
+            write: raises OSError if it could not.
+            arguments: what it is called with.
+        """
         try:
-            write(*arguments)
+            try:
+                write(*arguments)
+            except FileNotFoundError:
+                self._restore()
+                write(*arguments)
+            except IsADirectoryError as error:
+                self._make_way(error)
+                write(*arguments)
         except OSError as error:
-            if not self._failed:
-                self._console.error(f"{self._run.path}: {error.strerror}; the server is not affected, its records are")
-            self._failed = True
+            self.say(error.errno or 0, f"{self._run.path}: {error.strerror}; {_UNAFFECTED}")
+
+    def blind(self, error: OSError) -> None:
+        """Something could not be looked at (no descriptors, no memory): that says nothing about the server."""
+        self.say(error.errno or 0, f"supervise itself: {error.strerror}; the server is not affected")
+
+    def look(self) -> None:
+        """See whether all is still there: nothing may be written for days, and then somebody asks for it."""
+        if self.opened is None or self._last is None:
+            return
+        path = self.opened.attempt.path
+        if not all(map(os.path.lexists, (self._state_path, self.opened.attempt.log, f"{path}/attempt.json"))):
+            self.write(self._write_again)
+        elif space.is_full(path):
+            self.say(errno.ENOSPC, f"{path}: {os.strerror(errno.ENOSPC)}; the server runs on, what it logs is lost")
+
+    @property
+    def _state_path(self) -> str:
+        return os.path.join(self._run.path, "run.json")
+
+    def _write_again(self) -> None:
+        """What there is to be known of what runs.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        self.say("removed", f"{self._run.path}: files of ours were removed; {_UNAFFECTED}, and written again")
+        if self.opened is not None:
+            self.opened.record()
+        if self._last is not None:
+            self._run.write_state(self._last)
+
+    def _restore(self) -> None:
+        self._run.restore(self.opened.attempt if self.opened else None)
+        self._write_again()
+
+    def _make_way(self, error: OSError) -> None:
+        from supervise.attempts import damage
+
+        path = error.filename
+        if not isinstance(path, str) or os.path.dirname(path) not in (self._run.path, self._attempt_path):
+            raise error
+        self.say(path, damage.set_aside(path))
+
+    @property
+    def _attempt_path(self) -> str | None:
+        return self.opened.attempt.path if self.opened else None
+
+    def say(self, what: int | str, text: str) -> None:
+        """Tell people of a fault of our own; once is enough.
+
+        Args:
+            what: the fault, as an error number where it is one.
+            text: the line.
+        """
+        if what not in self._said:
+            self._said.add(what)
+            self._console.error(text)
 
     def _state(self, state: State, phase: str | None, **more: object) -> dict[str, object]:
         opened = self.opened

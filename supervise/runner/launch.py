@@ -17,6 +17,8 @@ _STRIPPED = frozenset({"NOTIFY_SOCKET"})
 # SPT_NOENV keeps setproctitle from wiping the environment, and our marker in it, from exactly the processes that one
 # must find (FIELD.md A4). The other two make output arrive when it is written and a hang show its stacks.
 _ALWAYS = {"SPT_NOENV": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+# Where huggingface_hub looks for a token first (its constants.py and utils/_auth.py).
+_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH")
 
 
 class NotExecutableError(Exception):
@@ -82,6 +84,11 @@ def environment(
             env[name] = template.format_map(values)
     for name, value in _ALWAYS.items():
         env.setdefault(name, value)
+    if token := _token(base):
+        env["HF_TOKEN_PATH"] = token
+    if not _has_name():
+        # torch names its caches after the user, and getpass knows no other way than this to be told (getpass.getuser).
+        env.setdefault("USER", values["user"])
     env["SPT_NOENV"] = "1"
     env[procfs.MARKER_RUN] = marker.run
     env[procfs.MARKER_ATTEMPT] = str(marker.attempt)
@@ -89,8 +96,26 @@ def environment(
     return env
 
 
-def _user() -> str:
+def _token(base: Mapping[str, str]) -> str | None:
+    """systemd's credential HF_TOKEN, as the path that huggingface_hub reads it from; None if the user has set a token.
+
+    Only the path is passed on: what is in the environment can be read by whoever may read /proc (systemd.exec(5)).
+    """
+    directory = base.get("CREDENTIALS_DIRECTORY")
+    if not directory or any(map(base.get, _TOKENS)):
+        return None
+    paths = (os.path.join(directory, name) for name in ("HF_TOKEN", "hf_token"))
+    return next((path for path in paths if os.path.isfile(path)), None)
+
+
+def _has_name() -> bool:
+    """Whether anybody can find out what our user is called; a container's uid often stands in no passwd."""
     try:
-        return getpass.getuser()
+        getpass.getuser()
     except (OSError, KeyError):
-        return str(os.geteuid())
+        return False
+    return True
+
+
+def _user() -> str:
+    return getpass.getuser() if _has_name() else str(os.geteuid())

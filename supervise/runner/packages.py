@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable
 
 from supervise.attempts.store import Store
 from supervise.model.slate import Finding
 from supervise.runner.plan import Plan
+from supervise.runner.threads import in_thread, spare
+
+# The loop keeps no reference to its tasks (asyncio.create_task).
+_looking: set[asyncio.Task[None]] = set()
 
 Examined = tuple[tuple[Finding, ...], tuple[str, ...]]
 
@@ -39,13 +42,13 @@ def look(examine: Callable[[], Examined], told: Callable[[tuple[Finding, ...], t
         examine: the remarks, and the sentences about what is as it should be; blocking.
         told: called with both in the running loop, if that still runs then.
     """
-    loop = asyncio.get_running_loop()
 
-    def work() -> None:
+    async def work() -> None:
         try:
-            loop.call_soon_threadsafe(told, *examine())
-        except RuntimeError:
-            # The loop is closed: it is over.
-            pass
+            told(*await in_thread(examine))
+        except Exception as error:  # noqa: BLE001 - what nobody waits for ends nothing
+            spare(f"the engine's packages could not be examined: {type(error).__name__}: {error}")
 
-    threading.Thread(target=work, daemon=True, name="packages").start()
+    task = asyncio.ensure_future(work())
+    _looking.add(task)
+    task.add_done_callback(_looking.discard)

@@ -23,11 +23,13 @@ from supervise.runner.containment import Containment
 from supervise.runner.inquest import Inquest
 from supervise.runner.journal import Journal
 from supervise.runner.passing import PassThrough
+from supervise.runner.serving import Serving
 from supervise.runner.startup import Startup
 from supervise.runner.sweeping import Sweeping
 from supervise.runner.tasks import Tasks
 from supervise.runner.tiers import TierError
 from supervise.runner.timers import Timers
+from supervise.runner.upkeep import Upkeep
 from supervise.runner.witness import Witness
 
 if TYPE_CHECKING:
@@ -82,9 +84,9 @@ class Performer:
         keeper = world.start_keeper()
         self._reaper = Reaper(self._on_child_end)
         self._group = Containment(keeper, plan.deadlines, self, childless=self._reaper.reap)
-        what = memory.next if memory else "the launch"
-        self.journal = Journal(run, console, keeper.id, keeper.guard, world.tiers, what)
-        self._startup = Startup(loop, plan, self._group, self.journal, console, world)
+        self.journal = Journal(run, console, keeper.id, keeper.guard, world.tiers, memory.next if memory else None)
+        self._startup = Startup(loop, plan, self._group, self.journal, console, world, self._audience.tell)
+        self._serving = Serving(loop, plan, self._startup, console, self._audience, world)
         self._sweeping = Sweeping(loop, self.journal, console, world, memory, self._audience.tell)
         self._inquest = Inquest(self._group.ended, self._startup, plan.options.ready_timeout_s, world)
         self._chronicle = Chronicle(self.journal, self._startup, plan, console, self._audience, world)
@@ -92,7 +94,8 @@ class Performer:
         self.diagnosis: Diagnosis | None = None
         self._restarts: Restarts | None = None
         self._tasks = Tasks(self.broken)
-        self._timers = Timers(asyncio.get_running_loop())
+        self._upkeep = Upkeep(self.journal, {"keeper": keeper.id, "guard": keeper.guard}, console)
+        self._timers = Timers(asyncio.get_running_loop(), self._upkeep.stood_still)
         self.passing = PassThrough(self._group, self._timers)
 
     @property
@@ -111,7 +114,7 @@ class Performer:
             Effect.CANCEL_SLATE: self._sweeping.cancel,
             Effect.LAUNCH: self._launch,
             Effect.ARM_LINGER: lambda: self._later(self._plan.profile.linger_s, life.LingerExpired()),
-            Effect.ANNOUNCE_READY: self._announce_ready,
+            Effect.ANNOUNCE_READY: lambda: self._serving.begin(self.opened),
             Effect.CAPTURE: self._capture,
             Effect.STOP_GROUP: self._stop_group,
             Effect.ESCALATE: self._group.escalate,
@@ -121,6 +124,8 @@ class Performer:
 
     def entered(self, state: State) -> None:
         """Publish the state; tell people why it is ending."""
+        self._upkeep.entered(state)
+        self._serving.entered(state)
         if self._chronicle.entered(state):
             self._group.leader_died()
 
@@ -145,18 +150,17 @@ class Performer:
     def release(self) -> None:
         """Let go of everything; a group that should still run is ended by its keeper then."""
         self._timers.cancel()
+        self._upkeep.release()
         self.passing.finish()
         self._group.release()
 
     # --- the launch, and what is heard of it --------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        keeper, tiers = self._group.keeper, self.journal.tiers
-        opened = Opened.begin(
-            self._run, self._command, self._plan.need, guard=keeper.guard, keeper=keeper.id, tiers=tiers
-        )
+        keeper, tiers, need = self._group.keeper, self.journal.tiers, self._plan.need
+        opened = Opened.begin(self._run, self._command, need, guard=keeper.guard, keeper=keeper.id, tiers=tiers)
         self.journal.opened = opened
-        self.journal.enter(self._loop.state, None)
+        self._chronicle.entered(self._loop.state)
         opened.limits_raised = self._world.raise_limits(keeper.id.pid)
         self._console.attempt(opened.attempt.number, opened.attempt.log)
         self._sweeping.record()
@@ -221,15 +225,10 @@ class Performer:
         self._tasks.start(self._startup.watch())
         self._note_members(_NOTE_FIRST_S)
 
-    def _announce_ready(self) -> None:
-        self._startup.announce_ready()
-        if self.opened is not None:
-            ready_s, phases = self._startup.ready_s or 0.0, self._startup.phases
-            self._audience.tell(news.BecameReady(self.opened.attempt.number, ready_s, phases))
-
     def _note_members(self, after_s: float) -> None:
         """Often at first, seldom later: who was seen once can be found again by whoever cleans up after us."""
         self._group.note()
+        self._upkeep.look()
         self._timers.later(after_s, lambda: self._note_members(min(after_s * 2, _NOTE_LAST_S)))
 
     def _refused(self, tier: Tier, why: str) -> None:
@@ -287,9 +286,8 @@ class Performer:
     async def _look_once_more(self) -> None:
         await self._inquest.verify(self._sweeping.gpus)
         self.passing.finish()
-        self.diagnosis = await self._inquest.diagnose(
-            self._chronicle.reason or life.Reason(life.Cause.ASKED), self.opened
-        )
+        reason = self._chronicle.reason or life.Reason(life.Cause.ASKED)
+        self.diagnosis = await self._inquest.diagnose(reason, self.opened)
         attempt = self.opened.attempt.number if self.opened else 0
         if self._memory is not None and attempt:
             up_s = self._startup.up_s(self._chronicle.ended_at)

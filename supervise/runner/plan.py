@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from supervise.attempts.log import Bound
 from supervise.attempts.pruning import Pruning
 from supervise.group.ending import Deadlines
 from supervise.host import files
 from supervise.model.evict import Evict
+from supervise.model.liveness import Vigil
 from supervise.model.need import Need
 from supervise.model.profile import Profile
 from supervise.model.restart import Policy
 from supervise.model.tier import Wanted
 from supervise.profiles import load, match, titles
 from supervise.profiles.derive import derive, environment
+from supervise.profiles.errors import ProfileError
 from supervise.profiles.settings import load_settings
 
+if TYPE_CHECKING:
+    from supervise.group.bounding import Bounded
+    from supervise.model.telling import Telling
+
 _LARGEST_YAML = 16 * 1024 * 1024
+# For container images and units, which cannot change the command line of whoever starts them.
+_STOP_TIMEOUT = "SUPERVISE_STOP_TIMEOUT"
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,7 @@ class Options:
     profile: str | None = None
     grace_s: float | None = None
     ready_timeout_s: float = 3600.0
+    stall_timeout_s: float | None = None
     slate_timeout_s: float = 100.0
     pruning: Pruning = field(default_factory=Pruning)
     bound: Bound = field(default_factory=Bound)
@@ -55,6 +68,11 @@ class Options:
     no_preflight: frozenset[str] = frozenset()
     restart: Policy | None = None
     watch: tuple[str, ...] = ()
+    telling: Telling | None = None
+    stop_within_s: float | None = None
+    vigil: Vigil = field(default_factory=Vigil)
+    termination_log: str | None = None
+    replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +97,23 @@ class Plan:
     def deadlines(self) -> Deadlines:
         """Of the stop path: whoever gives the leader little time gives the others no more."""
         grace = self.options.grace_s
+        if self._bounded is not None:
+            return self._bounded.deadlines
         grace = self.profile.grace_s if grace is None else grace
         return Deadlines(grace_s=grace, term_s=min(grace, Deadlines().term_s))
+
+    @property
+    def verify_s(self) -> float:
+        """How long the second look may take, in seconds; its own deadlines hold as well."""
+        return math.inf if self._bounded is None else self._bounded.verify_s
+
+    @property
+    def _bounded(self) -> Bounded | None:
+        if self.options.stop_within_s is None:
+            return None
+        from supervise.group.bounding import bounded
+
+        return bounded(self.options.stop_within_s, self.options.grace_s)
 
 
 def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Plan:
@@ -97,6 +130,8 @@ def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Pl
     Raises:
         ProfileError: a profile or the user's settings are damaged, or there is no profile of that name.
     """
+    if options.stop_within_s is None and (said := env.get(_STOP_TIMEOUT)):
+        options = replace(options, stop_within_s=_seconds(said))
     known, options = profiles(options, env)
     matched = match.match(command, known)
     if options.profile is not None:
@@ -104,7 +139,7 @@ def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Pl
     need = derive(matched, env, read_text=_read_text, run=options.name)
     seen = environment(matched, env)
     named = {name: titles.in_environment(profile, seen) for name, profile in known.items()}
-    return Plan(named[matched.profile.name], _warned(need, matched), named, options, seen)
+    return Plan(named[matched.profile.name].in_part(need.part), _warned(need, matched), named, options, seen)
 
 
 def profiles(options: Options, env: Mapping[str, str]) -> tuple[dict[str, Profile], Options]:
@@ -138,6 +173,19 @@ def _warned(need: Need, matched: match.Match) -> Need:
         "a wrapper clears the environment, and our marker with it: a group that outlives a kill -9 of both is not found"
     )
     return replace(need, notes=(*need.notes, note))
+
+
+def _seconds(said: str) -> float:
+    """The time that whoever stops us gives us.
+
+    Raises:
+        ProfileError: it is none.
+    """
+    from supervise.group.bounding import LEAST_S
+
+    if not _SECONDS.fullmatch(said) or float(said) < LEAST_S:
+        raise ProfileError("environment", _STOP_TIMEOUT, f"{said!r} is no such time", f"{LEAST_S:.0f} seconds or more")
+    return float(said)
 
 
 def _read_text(path: str) -> str:

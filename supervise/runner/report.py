@@ -12,6 +12,8 @@ from supervise.runner.repeating import Repetition, repetition
 from supervise.text import duration, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from supervise.attempts.store import Attempt, Run
     from supervise.model.diagnosis import Diagnosis
     from supervise.report.console import Console
@@ -87,7 +89,14 @@ def _verification(ended: Ended) -> tuple[list[str], bool]:
     return sentences, not ended.survivors and not ended.left and ended.aftermath.clean
 
 
-def conclude(run: Run, attempt: Attempt, told: Account, end: Done | Waiting, console: Console) -> None:
+def conclude(
+    run: Run,
+    attempt: Attempt,
+    told: Account,
+    end: Done | Waiting,
+    console: Console,
+    write: Callable[..., None],
+) -> None:
     """Write down how an attempt ended, and tell people.
 
     Args:
@@ -96,13 +105,11 @@ def conclude(run: Run, attempt: Attempt, told: Account, end: Done | Waiting, con
         told: what there is to tell of it.
         end: what follows: nothing, or another attempt.
         console: where people read.
+        write: writes it down, and says it once if that is not possible.
     """
     done = end.done if isinstance(end, Waiting) else end
     repeats = repetition(run, attempt, told.failure)
-    try:
-        run.close_attempt(attempt, {**_outcome(told, done), "same_as": repeats.same_as})
-    except OSError as error:
-        console.error(f"{attempt.path}/outcome.json: {error.strerror}")
+    write(run.close_attempt, attempt, {**_outcome(told, done), "same_as": repeats.same_as})
     _tell(told, attempt.log, end, console, repeats)
 
 

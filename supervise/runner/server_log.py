@@ -13,15 +13,13 @@ from supervise.diagnosis.progress import ProgressTracker
 from supervise.diagnosis.scanner import HURRIED, Scanner, SparseReader
 from supervise.diagnosis.verdict import Diagnoser
 from supervise.model.diagnosis import Diagnosis, End, Fatal, Line, Progress, SignatureSet
-from supervise.model.profile import Profile
+from supervise.model.profile import BEFORE_PHASES, Profile
 from supervise.profiles.errors import ProfileError
 from supervise.profiles.own import with_own
 from supervise.profiles.signatures import load_signatures
 from supervise.report.console import Console
 from supervise.runner.watching import LogWatch
 
-# What comes before the first line that a profile knows: imports, mostly, and silence for 13 to 16 s.
-_START = "start"
 # Last words are few lines, or much that can be skimmed.
 _CATCH_UP_S = 0.2
 # Whoever has so many bytes to read is behind: a second's work if they have to be read in full.
@@ -41,6 +39,7 @@ class ServerLog:
         on_ready_line: called once, when the log says that the server is up.
         on_fatal: called once, with the first line that says it cannot go on.
         user: files and directories that the user works on.
+        on_fault: called once if the log cannot be read, or not be bounded, with the reason.
 
     Raises:
         OSError: the log cannot be opened.
@@ -58,9 +57,10 @@ class ServerLog:
         on_ready_line: Callable[[], None],
         on_fatal: Callable[[Fatal], None],
         user: Sequence[str] = (),
+        on_fault: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.progress: Progress | None = None
-        self._began = {_START: clock()}
+        self._began = {BEFORE_PHASES: clock()}
         self._clock = clock
         self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
         self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)
@@ -73,7 +73,7 @@ class ServerLog:
             plain=0,
             allowance=lambda: HURRIED if log.left > _BEHIND else None,
         )
-        self._watch = LogWatch(log, attempt.log, reader, self._on_line)
+        self._watch = LogWatch(log, reader, self._on_line, on_fault)
 
     @property
     def phase(self) -> str | None:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from supervise import lifecycle as life
 from supervise.attempts.store import Run
+from supervise.model.exits import Exit
 from supervise.model.news import Over
 from supervise.report.console import Console
 from supervise.runner.audience import Audience
+from supervise.runner.listeners import Company
 from supervise.runner.loop import Loop
 from supervise.runner.performer import Performer
 from supervise.runner.plan import Plan
 from supervise.runner.routing import Passing, route
+from supervise.runner.threads import Spared
 from supervise.runner.world import World
 
 if TYPE_CHECKING:
@@ -56,7 +59,7 @@ class Service:
         target: the run; its lock is held until the last attempt is over.
         console: where people read.
         outside: each attempt's world.
-        audience: who listens, from the first attempt to the last.
+        company: who listens, from the first attempt to the last.
     """
 
     def __init__(
@@ -67,14 +70,16 @@ class Service:
         target: Run,
         console: Console,
         outside: Outside,
-        audience: Audience | None = None,
+        company: Company | None = None,
     ) -> None:
         self._command, self._program, self._planned = command, program, planned
         self._target, self._console, self._outside = target, console, outside
-        self._audience = audience or Audience((), console)
+        self._company = company or Company(Audience((), console))
+        self._audience = self._company.audience
         self._memory = _memory(planned, target)
         self._loop = Loop(life.Sweeping())
         self._acting: Acting | None = None
+        self._spared: set[str] = set()
 
     async def run(self) -> life.Done:
         """Attempt after attempt, until there is to be no other.
@@ -86,9 +91,10 @@ class Service:
         performer = self._performer()
         # For good: a signal that has been taken and not been told yet must find whoever acts by then.
         asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: self._broken(context.get("exception") or RuntimeError(context["message"]))
+            lambda _, context: self._raised(context.get("exception") or RuntimeError(context["message"]))
         )
         restore = route(self.post, self, self._reap)
+        self._company.begin(self.post)
         try:
             while True:
                 end = await self._attempt(performer)
@@ -100,8 +106,11 @@ class Service:
                 performer = self._performer()
         except Exception as error:
             performer.journal.gone(error, self._memory.next if self._memory else "the launch")
+            self._audience.tell(Over(int(Exit.INTERNAL), str(error), None))
             raise
         finally:
+            self._acting = None
+            await self._company.end()
             restore()
 
     def _over(self, end: life.Done, last: Performer) -> life.Done:
@@ -128,8 +137,12 @@ class Service:
         if self._acting is not None:
             self._acting.reap()
 
-    def _broken(self, error: BaseException) -> None:
-        if self._acting is not None:
+    def _raised(self, error: BaseException) -> None:
+        if isinstance(error, Spared):
+            if str(error) not in self._spared:
+                self._spared.add(str(error))
+                self._console.error(str(error))
+        elif self._acting is not None:
             self._acting.broken(error)
 
     def _performer(self) -> Performer:

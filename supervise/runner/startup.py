@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
+from supervise.model.news import News, Progressed
 from supervise.model.probe import Answer
 from supervise.runner.readiness import Readiness
+from supervise.text import roughly
 
 if TYPE_CHECKING:
+    from supervise.attempts.eta import Eta
     from supervise.attempts.store import Attempt
     from supervise.model.diagnosis import Fatal
     from supervise.report.console import Console
@@ -31,6 +38,7 @@ class Startup:
         journal: where phases are published.
         console: where people read.
         world: the outside.
+        tell: hears of what goes on.
 
     Attributes:
         log: the server's, once it has begun.
@@ -40,14 +48,24 @@ class Startup:
     """
 
     def __init__(
-        self, loop: Loop, plan: Plan, group: Containment, journal: Journal, console: Console, world: World
+        self,
+        loop: Loop,
+        plan: Plan,
+        group: Containment,
+        journal: Journal,
+        console: Console,
+        world: World,
+        tell: Callable[[News], None] = lambda _: None,
     ) -> None:
         self.log: ServerLog | None = None
         self.impostor: str | None = None
         self.fatal: Fatal | None = None
         self.ready_s: float | None = None
         self._loop, self._plan, self._group = loop, plan, group
-        self._journal, self._console, self._world = journal, console, world
+        self._journal, self._console, self._world, self._tell = journal, console, world, tell
+        self._attempt: Attempt | None = None
+        self._steps = 0
+        self._before: Sequence[Mapping[str, float]] = ()
         self._phases: dict[str, float] = {}
         self._launched_at = 0.0
         self._readiness = Readiness(
@@ -56,6 +74,7 @@ class Startup:
             expects_line=bool(plan.profile.ready.lines),
             clock=world.clock,
             in_thread=world.in_thread,
+            blind=journal.blind,
         )
 
     @property
@@ -82,6 +101,7 @@ class Startup:
         from supervise.runner.server_log import ServerLog, known_failures
 
         watch = self._plan.options.watch
+        self._attempt = attempt
         self.log = ServerLog(
             attempt,
             self._plan.profile,
@@ -92,6 +112,7 @@ class Startup:
             on_ready_line=self._readiness.announce,
             on_fatal=self._on_fatal,
             user=(*watch, *map(os.path.realpath, watch)),
+            on_fault=self._console.error,
         )
 
     def catch_up(self) -> None:
@@ -108,11 +129,16 @@ class Startup:
             self.log.mute(asked=asked and self.fatal is None)
 
     async def watch(self) -> None:
-        """Look until it is ready, or until another server turns out to answer in its place."""
+        """Look until it is ready, until another server turns out to answer in its place, or until it stands still."""
+        await asyncio.gather(self._probe(), self._remember(), self._be_patient())
+
+    async def _probe(self) -> None:
         probed = await self._readiness.found(self._group.members, self._starting)
         if probed is None:
             return
         if probed.answer is Answer.YES:
+            if probed.note:
+                self._console.line("note", probed.note)
             self._loop.post(life.Agreed())
             return
         self.impostor = f"the server says it is up, but its port is answered by {probed.detail}"
@@ -127,16 +153,74 @@ class Startup:
         self._group.note()
         self._console.ready(self.ready_s, self._phases, self._plan.need)
 
+    async def _remember(self) -> None:
+        """How long it took before."""
+        if self._attempt is None:
+            return
+        from supervise.attempts import eta
+
+        with contextlib.suppress(OSError, MemoryError, RuntimeError):
+            self._before = await self._world.in_thread(eta.history, self._attempt, self._plan.profile)
+        if self._before and self._starting():
+            self._publish(self._eta(None))
+
+    async def _be_patient(self) -> None:
+        """Not for ever."""
+        if self._world.effort is None or self._attempt is None:
+            return
+        from supervise.runner.patience import Patience
+
+        effort, root = self._world.effort, self._group.keeper.id.pid
+        patience = Patience(
+            self._plan.profile,
+            self._plan.options.stall_timeout_s,
+            self._plan.options.ready_timeout_s,
+            self._attempt.log,
+            look=lambda gpus: effort(root, gpus),
+            clock=self._world.clock,
+            in_thread=self._world.in_thread,
+            console=self._console,
+            tell=self._tell,
+            post=self._loop.post,
+        )
+        await patience.watch(self._starting, lambda: self.phase, lambda: self._steps)
+
+    def _eta(self, percent: float | None) -> Eta | None:
+        if not self._before:
+            return None
+        from supervise.attempts import eta
+
+        return eta.remaining(self._before, self.phases, percent)
+
+    def _publish(self, eta: Eta | None) -> None:
+        """The phase, and when it should be ready, in seconds since the epoch."""
+        known = {} if eta is None or eta.seconds is None else {"ready_eta": round(time.time() + eta.seconds)}
+        self._journal.publish(self._loop.state, self.phase, self.fatal, **known)
+
     def _starting(self) -> bool:
         return isinstance(self._loop.state, life.Starting)
 
     def _on_progress(self, new_phase: bool) -> None:
         if self.log is None or self.log.progress is None or not self._starting():
             return
-        self._console.progress(self.log.progress, self._world.clock() - self._launched_at, new=new_phase)
+        self._steps += 1
+        progress, elapsed_s = self.log.progress, self._world.clock() - self._launched_at
+        eta = self._eta(progress.percent)
+        self._console.progress(progress, elapsed_s, new=new_phase, eta=_told(eta))
+        self._tell(
+            Progressed(
+                progress.phase,
+                progress.percent,
+                progress.done,
+                progress.total,
+                elapsed_s,
+                None if eta is None else eta.seconds,
+                new_phase,
+            )
+        )
         if new_phase:
             self._group.note()
-            self._journal.publish(self._loop.state, self.phase, self.fatal)
+            self._publish(eta)
 
     def _on_fatal(self, fatal: Fatal) -> None:
         """Only a server that runs can be fatally wounded: after our own stop, crash-looking lines are no crash."""
@@ -144,3 +228,9 @@ class Startup:
             self.fatal = fatal
             self._console.fatal(fatal.text, fatal.meaning, self._plan.profile.linger_s)
             self._loop.post(life.FatalSeen())
+
+
+def _told(eta: Eta | None) -> str:
+    if eta is None or (eta.seconds is None and not eta.overdue):
+        return ""
+    return "  overdue" if eta.seconds is None else f"  ETA {roughly(eta.seconds)}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from supervise.attempts.log import LogFile
@@ -23,6 +24,8 @@ _COUNT_S = 2.0
 _LAST_BYTES = 256 * 1024
 # A log that is too long when its server is gone does no harm any more.
 _TRIM_S = 1.0
+# A log that was removed is put back for so long.
+_RESCUE_S = 5.0
 
 
 class Sink(Protocol):
@@ -37,14 +40,20 @@ class LogWatch:
 
     Args:
         log: the log.
-        path: its path, for the kernel's notification.
         reader: makes lines of it.
         sink: takes each line.
+        on_fault: told once why the log cannot be read, or not be bounded.
     """
 
-    def __init__(self, log: LogFile, path: str, reader: SparseReader, sink: Sink) -> None:
+    def __init__(
+        self,
+        log: LogFile,
+        reader: SparseReader,
+        sink: Sink,
+        on_fault: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._on_fault, self._told = on_fault, False
         self._log = log
-        self._path = path
         self._sink = sink
         self._reader = reader
         self._lines: Iterator[Line] = iter(())
@@ -80,8 +89,17 @@ class LogWatch:
             await asyncio.sleep(0)
         for line in [] if self._dropped else self._reader.close():
             self._sink(line)
+        await self._rescue_within(_RESCUE_S)
         self._log.close()
         return unread
+
+    async def _rescue_within(self, seconds: float) -> None:
+        until = self._loop.time() + seconds
+        with contextlib.suppress(OSError):
+            for _ in self._log.rescue():
+                if self._loop.time() > until:
+                    return
+                await asyncio.sleep(0)
 
     def catch_up(self, within_s: float) -> bool:
         """Read what has been written until now; False if that was too much for the time."""
@@ -128,11 +146,16 @@ class LogWatch:
         self._again = None
         before = self._log.left
         done = self.catch_up(_TURN_S)
+        if self._log.fault is not None and not self._told:
+            self._told = True
+            self._on_fault(self._log.fault)
         if before or not done:
             self._unsubscribe()
         if self._log.trim() or not done:
             self._settled = False
             self._again = self._loop.call_soon(self._read)
+        elif self._log.unreadable:
+            self._again = self._loop.call_later(_FALLBACK_S, self._read)
         elif before:
             self._pause()
         elif self._notifier is None:
@@ -158,10 +181,11 @@ class LogWatch:
 
     def _subscribe(self) -> bool:
         try:
-            self._notifier = kernel.watch_modifications(self._path)
+            self._notifier = kernel.watch_modifications(self._log.here)
+            self._loop.add_reader(self._notifier, self._on_notification)
         except OSError:
+            self._unsubscribe()
             return False
-        self._loop.add_reader(self._notifier, self._on_notification)
         return True
 
     def _unsubscribe(self) -> None:

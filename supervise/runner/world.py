@@ -11,6 +11,7 @@ from supervise.runner.threads import in_thread
 
 if TYPE_CHECKING:
     from supervise.group.handle import Keeper
+    from supervise.model.effort import Look
     from supervise.model.probe import Probed
     from supervise.model.process import Process
     from supervise.model.slate import SlateResult
@@ -25,7 +26,8 @@ class World:
     """Sweep, keeper, tiers, probe, second look, clock, and how what blocks is run.
 
     `raise_limits` raises those of the process that it is given, which starts the server; `packages` examines those that
-    the engine is installed from, None if nobody wants to know.
+    the engine is installed from, None if nobody wants to know. `effort` looks at all that run below a process, and at
+    the GPUs if True; None if nobody looks.
     """
 
     sweep: Callable[[Callable[[], bool], frozenset[int]], SlateResult]
@@ -35,5 +37,6 @@ class World:
     aftermath: Callable[[Gpus, frozenset[int]], Aftermath]
     raise_limits: Callable[[int], tuple[str, ...]] = lambda _: ()
     packages: Callable[[], Examined] | None = None
+    effort: Callable[[int, bool], Look] | None = None
     clock: Callable[[], float] = time.monotonic
     in_thread: Callable[..., Awaitable[Any]] = in_thread

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from supervise.attempts.store import Run, Store
 from supervise.group.boot import Booted
@@ -20,6 +21,9 @@ from supervise.runner.slate import prepare
 from supervise.runner.tiers import choose
 from supervise.runner.world import World
 from supervise.slate.aftermath import look
+
+if TYPE_CHECKING:
+    from supervise.model.effort import Look
 
 
 class Worlds:
@@ -81,7 +85,7 @@ def _world(
         # An HTTP client takes as long to import as half an asyncio: it is wanted once the server is on its way.
         from supervise import probes
 
-        return probes.ready(planned.need, planned.profile.ready.http, members)
+        return probes.ready(planned.need, planned.profile.ready, members)
 
     return World(
         sweep=clean,
@@ -96,7 +100,8 @@ def _world(
         probe=probe,
         raise_limits=_raised,
         packages=_packages(planned, store),
-        aftermath=lambda gpus, pids: look(planned.need, gpus, pids),
+        aftermath=lambda gpus, pids: look(planned.need, gpus, pids, within_s=planned.verify_s),
+        effort=_effort,
     )
 
 
@@ -104,6 +109,12 @@ def _raised(pid: int) -> tuple[str, ...]:
     from supervise.host import limits
 
     return limits.raise_soft(pid)
+
+
+def _effort(root: int, gpus: bool) -> Look:
+    from supervise.host import effort
+
+    return effort.look(root, gpus=gpus)
 
 
 def _packages(planned: Plan, store: Store) -> Callable[[], Examined] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ def look(
     before: Gpus,
     group: frozenset[int],
     *,
+    within_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Aftermath:
@@ -44,15 +46,17 @@ def look(
         need: what the launch wanted.
         before: the GPUs as they were before the launch.
         group: pids that were in the group.
+        within_s: how long all of it may take, seconds; each is looked at once in any case.
         clock: monotonic seconds.
         sleep: waits that many seconds.
 
     Returns:
         The findings; blocking, bounded by 5 s for each port and 30 s for GPU memory.
     """
-    parts = [_port(port.host, port.number, clock, sleep) for port in need.ports]
+    last = clock() + within_s
+    parts = [_port(port.host, port.number, last, clock, sleep) for port in need.ports]
     if need.devices.kind is not DeviceKind.NONE and before.status is not GpuStatus.ABSENT:
-        parts.append(_gpus(need.devices, before, group, clock, sleep))
+        parts.append(_gpus(need.devices, before, group, last, clock, sleep))
     return Aftermath(
         sentences=tuple(sentence for part in parts for sentence in part.sentences),
         clean=all(part.clean for part in parts),
@@ -60,8 +64,8 @@ def look(
     )
 
 
-def _port(host: str, number: int, clock: Callable[[], float], sleep: Callable[[float], None]) -> Aftermath:
-    until = clock() + _PORT_S
+def _port(host: str, number: int, last: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> Aftermath:
+    until = min(clock() + _PORT_S, last)
     while (reading := sockets.probe_port(host, number)).state is PortState.HELD and clock() < until:
         sleep(_LOOK_EVERY_S)
     if reading.state is PortState.FREE:
@@ -73,11 +77,13 @@ def _gpus(
     devices: Devices,
     before: Gpus,
     group: frozenset[int],
+    last: float,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Aftermath:
     """Memory counts as back when it is what it was, less what a driver may keep (FIELD.md A1 row 29)."""
-    until = clock() + _GPU_S
+    began = clock()
+    until = min(began + _GPU_S, last)
     while True:
         now = nvml.read()
         if now.status is not GpuStatus.READ:
@@ -90,7 +96,8 @@ def _gpus(
         if not kept:
             return Aftermath(("GPU memory back",))
         if clock() >= until:
-            return Aftermath((f"GPU memory not back after {_GPU_S:.0f} s: {', '.join(kept)}",), False, len(held))
+            waited_s = clock() - began
+            return Aftermath((f"GPU memory not back after {waited_s:.0f} s: {', '.join(kept)}",), False, len(held))
         sleep(_LOOK_EVERY_S)
 
 

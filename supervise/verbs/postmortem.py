@@ -13,7 +13,7 @@ from supervise.attempts.store import Attempt, Run
 from supervise.host import signals
 from supervise.lifecycle.restart import identity
 from supervise.model.diagnosis import Diagnosis
-from supervise.model.exits import Exit
+from supervise.model.exits import MEANING
 from supervise.model.restart import Identity
 from supervise.report.cause import from_data
 from supervise.report.changes import changes, package_changes, packages
@@ -30,18 +30,6 @@ _HOW = {
     "keeper-lost": "its keeper was killed",
     "not-launched": "it could not be launched",
     "broken": "supervise itself failed",
-}
-_EXITS = {
-    Exit.OK: "",
-    Exit.NOT_READY: "not ready in time",
-    Exit.ENDED_BY_ITSELF: "ended by itself with 0",
-    Exit.HUNG: "hung",
-    Exit.DETERMINISTIC: "it would fail the same way again",
-    Exit.SURVIVORS: "something survived",
-    Exit.GAVE_UP: "gave up after repeated failures",
-    Exit.INTERNAL: "supervise itself failed",
-    Exit.CANNOT_EXECUTE: "cannot execute the command",
-    Exit.NOT_FOUND: "command not found",
 }
 _MOMENTS = {
     "ready": "ready",
@@ -168,7 +156,7 @@ def _exit_means(outcome: Mapping[str, Any]) -> str:
     status = outcome.get("exit_status")
     if not isinstance(status, int):
         return ""
-    return _EXITS[Exit(status)] if status in _EXITS else "the server's own"
+    return MEANING.get(status, "the server's own")
 
 
 def _timeline(

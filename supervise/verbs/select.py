@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Container
 
-from supervise.attempts.store import Attempt, Run, Store, default_root
+from supervise.attempts.place import default_root
+from supervise.attempts.roles import living
+from supervise.attempts.store import Attempt, Run, Store
 from supervise.host import procfs
 from supervise.model.process import Process
 from supervise.report.console import write_unless_stuck
-from supervise.runner.holder import living
 
 
 def store() -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -9,15 +10,18 @@ from typing import Any
 
 import psutil
 
+from supervise.attempts.roles import living
 from supervise.attempts.store import Run
 from supervise.group.members import living_below
 from supervise.host import procfs
 from supervise.model.process import ProcessId
-from supervise.runner.holder import living
+from supervise.runner.asking import RefusedError, ask, suspended
 from supervise.text import duration, home, plural, printable, shorten
+from supervise.verbs.following import progress
 from supervise.verbs.select import choose, left_alone, store
 
 _NOT_RUNNING = 3
+_ANSWER_S = 1.0
 _WIDTH = 200
 
 
@@ -58,6 +62,7 @@ def _describe(run: Run) -> dict[str, Any]:
         "live": supervisor is not None or keeper is not None,
         "state": _state(state, supervisor) if supervisor else "orphaned" if members else "ended",
         "phase": state.get("phase"),
+        **_progress(run, state, supervisor),
         "tiers": state.get("tiers", []) if supervisor or keeper else [],
         "attempt": attempt.number if attempt else None,
         "outcome": None if supervisor or keeper else outcome.get("outcome", "unknown"),
@@ -75,6 +80,15 @@ def _describe(run: Run) -> dict[str, Any]:
     }
 
 
+def _progress(run: Run, state: dict[str, Any], supervisor: ProcessId | None) -> dict[str, Any]:
+    """What a supervise knows of a start that goes on, and nobody writes down."""
+    said = None
+    if supervisor is not None and state.get("state") == "starting" and not suspended(supervisor):
+        with contextlib.suppress(RefusedError):
+            said = ask(run, "status", _ANSWER_S)
+    return {name: (said or {}).get(name) for name in ("percent", "eta_s", "stalled")}
+
+
 def _cause(said: dict[str, Any]) -> str | None:
     """What somebody printed, or else what is known of it."""
     cause = said.get("cause") or {}
@@ -83,8 +97,7 @@ def _cause(said: dict[str, Any]) -> str | None:
 
 def _state(state: dict[str, Any], supervisor: ProcessId) -> str | None:
     """What its supervise has written; one that is stopped (Ctrl-Z) could not."""
-    process = procfs.read(supervisor.pid, cmdline=False, environ=False)
-    return "suspended" if process is not None and process.state == "T" else state.get("state")
+    return "suspended" if suspended(supervisor) else state.get("state")
 
 
 def _rss(pid: int) -> int:
@@ -117,7 +130,7 @@ def _line(run: dict[str, Any]) -> str:
     if run["relaunch_at"] is not None:
         told = f" relaunch in {duration(max(0.0, run['relaunch_at'] - run['time']))}, it failed: {cause}"
     elif run["live"]:
-        phase = f" ({run['phase']})" if run["state"] == "starting" and run["phase"] else ""
+        phase = f" ({progress(run)})" if run["state"] == "starting" and progress(run) else ""
         since = f"for {duration(run['uptime_s'])}, " if run["uptime_s"] is not None else ""
         told = f"{phase} {since}{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"
         told += f", held by {' + '.join(run['tiers'])}" if run["tiers"] else ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
+from supervise.attempts.roles import living
 from supervise.attempts.store import Run
 from supervise.host import signals
 from supervise.model.exits import Exit
-from supervise.runner.holder import living
+from supervise.runner.asking import ask_to_stop
 from supervise.text import plural
 from supervise.verbs.select import choose, is_live, left_alone, say, store
 
@@ -55,12 +55,10 @@ def stop(name: str | None, *, now: bool, timeout_s: float) -> int:
 
 
 def _ask(run: Run, *, now: bool) -> None:
-    """A second signal escalates; a keeper that was left alone takes them as well."""
+    """A keeper that was left alone takes the signals as well."""
     state = run.read_state()
     target = living(state, "supervisor") or living(state, "keeper")
     if target is None or target.pid == os.getpid():
         return
-    for _ in range(2 if now else 1):
-        if signals.send(target, signal.SIGTERM) is signals.Sent.REFUSED:
-            say(f"supervise: {target} of run {run.name} belongs to another user")
-        time.sleep(_LOOK_EVERY_S if now else 0)
+    if ask_to_stop(run, target, now=now) is signals.Sent.REFUSED:
+        say(f"supervise: {target} of run {run.name} belongs to another user")

@@ -196,7 +196,7 @@ async def _watch(path: str, seconds: float) -> list[float]:
     known = load_signatures(_SIGNATURES)
     sink = _Sink(known)
     reader = SparseReader(lambda: Scanner.of(known, [load("vllm")]), sink.busy, plain=0)
-    watch = LogWatch(LogFile(path), path, reader, sink)
+    watch = LogWatch(LogFile(path), reader, sink)
     print("ready", flush=True)
     await asyncio.sleep(seconds)
     await watch.finish()

@@ -1,6 +1,10 @@
-"""The fixtures: vLLM in its cached environment, and a server of its own for each test."""
+"""The fixtures: vLLM in its cached environment, a server of its own for each test, and a systemd for all of them."""
 
 from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,6 +12,8 @@ from tests.real import install_vllm, models
 from tests.real.server import RealVllm, Server
 from tests.support import launcher
 from tests.support.launcher import Supervise
+from tests.support.readable import readable_copy, readable_site
+from tests.support.sdbox import Box, refusal
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +40,14 @@ def real_vllm(tmp_path_factory: pytest.TempPathFactory) -> RealVllm:
 def server(real_vllm: RealVllm, supervise: Supervise) -> Server:
     """A server of its own for one test, not started yet."""
     return Server(real_vllm, supervise, launcher.free_port())
+
+
+@pytest.fixture(scope="session")
+def box(_shared_copies: None) -> Iterator[Box]:
+    """A systemd that sees our temporary directory and our dependencies, and in which USER has a service manager."""
+    if why := refusal():
+        pytest.skip(f"no systemd in a box: {why}")
+    readable_copy()
+    with Box({tempfile.gettempdir(), *readable_site().split(os.pathsep)}) as running:
+        running.add_user()
+        yield running

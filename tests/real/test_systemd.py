@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,14 +14,11 @@ from supervise.host import cgroupfs
 from tests.support.hydra import ROLES
 from tests.support.hydra_census import Tree
 from tests.support.launcher import NOBODY, Launched, Supervise
-from tests.support.readable import readable_copy, readable_site
-from tests.support.sdbox import Box, refusal
+from tests.support.sdbox import RUNTIME, USER, Box
 from tests.support.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.root
 
-USER = 4242
-RUNTIME = f"/run/user/{USER}"
 UNIT = "supervise-trial.service"
 GRACE_S = 0.3
 # Nothing but a cgroup knows that these belong to anybody once those who contain them are dead.
@@ -109,21 +105,6 @@ class Inside(Supervise):
         launched = Launched(process, out, err)
         self._launched.append(launched)
         return launched
-
-
-@pytest.fixture(scope="module")
-def box(_shared_copies: None) -> Iterator[Box]:
-    """A systemd that sees our temporary directory and our dependencies, and in which USER has a service manager."""
-    if why := refusal():
-        pytest.skip(f"no systemd in a box: {why}")
-    readable_copy()
-    with Box({tempfile.gettempdir(), *readable_site().split(os.pathsep)}) as running:
-        running.run("useradd", "--create-home", "--uid", USER, "supervise-trial")
-        running.run("systemctl", "start", "dbus.service", "systemd-logind.service", f"user@{USER}.service")
-        # Whatever it starts for its first client is there from now on.
-        first = ("systemd-run", "--user", "--scope", "--collect", "true")
-        running.run(*first, user=USER, env={"XDG_RUNTIME_DIR": RUNTIME})
-        yield running
 
 
 Enter = Callable[..., Inside]

@@ -15,6 +15,7 @@ from supervise.probes import Answer, Probed
 from supervise.profiles.load import load
 from supervise.report.console import Console
 from supervise.runner.audience import Audience
+from supervise.runner.listeners import Company
 from supervise.runner.plan import Options, Plan
 from supervise.runner.service import Service
 from tests.replay.test_histories import NEED, UP, asked, ended, leader, log, wait
@@ -63,14 +64,14 @@ class Listened(Stage):
         plan = Plan(load("vllm"), NEED, {}, Options(restart=self.policy))
         console = Console(self.out)
         audience = Audience(self.listeners, console)
-        service = Service(["vllm", "serve", "m"], "/bin/vllm", plan, self.run_, console, self, audience)
+        company = Company(audience)
+        service = Service(["vllm", "serve", "m"], "/bin/vllm", plan, self.run_, console, self, company)
         self.loop = service
         playing = asyncio.ensure_future(self._play(acts))
         try:
             return await service.run()
         finally:
             playing.cancel()
-            audience.close()
 
 
 @pytest.fixture

@@ -18,6 +18,11 @@ from typing import IO, Self
 from supervise.host import cgroupfs, procfs, signals
 from tests.support.waiting import DEADLINE_S, describe, wait_until
 
+USER = 4242
+"""An ordinary user inside, with a service manager."""
+RUNTIME = f"/run/user/{USER}"
+"""Where that is found."""
+
 _INIT = shutil.which("systemd", path="/usr/lib/systemd:/lib/systemd")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NEEDED = ("unshare", "nsenter", "setpriv", "mount", "pivot_root", "systemctl", "systemd-run", "dbus-daemon")
@@ -206,6 +211,13 @@ class Box:
     def outside(self, path: str) -> Path:
         """Where one of its cgroups is for us; `path` as it is named inside, below /sys/fs/cgroup."""
         return self.cgroup / os.path.relpath(path, "/sys/fs/cgroup")
+
+    def add_user(self) -> None:
+        """Have `USER`, with a service manager; whatever that starts for its first client is there from then on."""
+        self.run("useradd", "--create-home", "--uid", USER, "supervise-trial")
+        self.run("systemctl", "start", "dbus.service", "systemd-logind.service", f"user@{USER}.service")
+        first = ("systemd-run", "--user", "--scope", "--collect", "true")
+        self.run(*first, user=USER, env={"XDG_RUNTIME_DIR": RUNTIME})
 
     def clear(self, *services: str) -> None:
         """SIGKILL these, what was started from here and all scopes: for the tear-down of a test that failed."""

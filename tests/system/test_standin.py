@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import socket
+import ssl
 import stat
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -299,3 +301,155 @@ def _in_mask(pid: int, field: str, signum: int) -> bool:
     found = re.search(rf"^{field}:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert found is not None
     return bool(int(found[1], 16) >> (signum - 1) & 1)
+
+
+# --- what it serves, and how ------------------------------------------------------------------------------------------
+
+
+def metrics(port: int) -> dict[str, float]:
+    lines = [line for line in get(port, "/metrics")[1].decode().splitlines() if not line.startswith("#")]
+    return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def begin(port: int, body: dict[str, Any] | None = None) -> socket.socket:
+    data = json.dumps(body or {}).encode()
+    client = socket.create_connection(("127.0.0.1", port), 5)
+    client.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    return client
+
+
+def unanswered(client: socket.socket) -> bool:
+    with client:
+        client.settimeout(0.3)
+        try:
+            client.recv(1)
+        except TimeoutError:
+            return True
+    return False
+
+
+def status(port: int, path: str, key: str | None) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
+    if key is not None:
+        request.add_header("Authorization", key)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_completions_are_counted_and_take_their_time(start: Start, port: int) -> None:
+    start("--request-s", 60).ready()
+    with begin(port, {"prompt": "a b c", "max_tokens": 600}):
+        wait_until(lambda: metrics(port)["vllm:generation_tokens_total"] >= 2)
+        running = metrics(port)
+    assert running["vllm:num_requests_running"] == 1
+    assert running["vllm:prompt_tokens_total"] == 3
+    assert running["vllm:request_success_total"] == 0
+
+
+def test_a_completion_that_is_over_does_not_run_any_more(start: Start, port: int) -> None:
+    start().ready()
+    get(port, "/v1/completions", {"prompt": "a b", "max_tokens": 5})
+    told = metrics(port)
+    assert (told["vllm:num_requests_running"], told["vllm:generation_tokens_total"]) == (0, 5)
+    assert (told["vllm:iteration_tokens_total_count"], told["vllm:iteration_tokens_total_sum"]) == (5, 7)
+    assert told["vllm:request_success_total"] == 1
+
+
+def test_a_forward_that_hangs_leaves_health_and_stops_the_counters(start: Start, port: int) -> None:
+    start("--hang-at", "forward").ready()
+    with begin(port), begin(port):
+        wait_until(lambda: metrics(port)["vllm:num_requests_running"] == 1)
+        before = metrics(port)
+        assert get(port, "/health")[0] == 200
+        assert unanswered(begin(port, {"max_tokens": 1}))
+        assert metrics(port) == before
+        assert before["vllm:generation_tokens_total"] == 1
+
+
+def test_an_engine_that_is_stopped_answers_nobody_and_tells_of_no_new_request(start: Start, port: int) -> None:
+    """As measured on a vLLM 0.32: what it has not begun it does not count."""
+    members = start().ready().family.members
+    signals.send(members["VLLM::EngineCore"], signal.SIGSTOP)
+    assert unanswered(begin(port))
+    assert get(port, "/health")[0] == 200
+    assert metrics(port)["vllm:num_requests_running"] == 0
+    signals.send(members["VLLM::EngineCore"], signal.SIGCONT)
+    wait_until(lambda: metrics(port)["vllm:request_success_total"] == 1)
+
+
+def test_an_engine_fails_after_so_many_requests(start: Start, port: int) -> None:
+    running = start("--crash-after-requests", 2, "--crash-text", "ValueError: no such thing").ready()
+    get(port, "/v1/completions", {})
+    assert running.popen.poll() is None
+    get(port, "/v1/completions", {})
+    assert running.wait() == 0
+    assert "ValueError: no such thing" in running.log
+    assert "died unexpectedly" in running.log
+    running.family.wait_gone()
+
+
+def test_a_key_guards_what_is_below_v1_only(start: Start, port: int) -> None:
+    start("--api-key", "sesame").ready()
+    assert [status(port, path, None) for path in ("/health", "/metrics")] == [200, 200]
+    keys = (None, "Bearer wrong", "Basic sesame", "Bearer sesame")
+    assert [status(port, "/v1/models", key) for key in keys] == [401, 401, 401, 200]
+
+
+def test_serves_on_a_unix_socket(start: Start, short_dir: Path) -> None:
+    path = short_dir / "s"
+    running = start("--uds", path).ready()
+    assert f"Starting vLLM server on unix:{path}" in running.log
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_serves_with_tls(start: Start, short_dir: Path, port: int) -> None:
+    cert, key = short_dir / "cert", short_dir / "key"
+    new = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", key, "-out", cert)
+    subprocess.run(new, check=True, capture_output=True, timeout=20)
+    running = start("--ssl-certfile", cert, "--ssl-keyfile", key).ready()
+    assert f"Starting vLLM server on https://127.0.0.1:{port}" in running.log
+    with socket.create_connection(("127.0.0.1", port), 5) as plain:
+        # One that never says a word keeps nobody else waiting.
+        context = ssl._create_unverified_context()
+        url = f"https://127.0.0.1:{port}/health"
+        with urllib.request.urlopen(url, timeout=10, context=context) as answer:
+            assert answer.status == 200
+        plain.close()
+
+
+def test_sleep_mode(start: Start, port: int) -> None:
+    start("--sleep-mode").ready()
+    assert json.loads(get(port, "/is_sleeping")[1]) == {"is_sleeping": False}
+    get(port, "/sleep?level=1", {})
+    assert json.loads(get(port, "/is_sleeping")[1]) == {"is_sleeping": True}
+    get(port, "/wake_up", {})
+    assert json.loads(get(port, "/is_sleeping")[1]) == {"is_sleeping": False}
+
+
+def test_without_sleep_mode_there_is_none(start: Start, port: int) -> None:
+    start().ready()
+    for path, body in (("/is_sleeping", None), ("/sleep", {})):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            get(port, path, body)
+
+
+def test_several_processes_serve_and_count_together(start: Start, port: int) -> None:
+    running = start("--api-server-count", 3).ready()
+    assert "Started 3 API server processes" in running.log
+    assert running.log.count(READY) == 3
+    members = running.family.members
+    assert {procfs.read(members[f"VLLM::APIServer_{n}"].pid).argv for n in range(3)} == {  # type: ignore[union-attr]
+        (f"VLLM::APIServer_{n}",) for n in range(3)
+    }
+    for _ in range(6):
+        get(port, "/v1/completions", {"max_tokens": 1})
+    assert metrics(port)["vllm:generation_tokens_total"] == 6
+    signals.send(members["VLLM::APIServer_1"], signal.SIGKILL)
+    assert running.wait() == 1
+    running.family.wait_gone()

@@ -25,7 +25,7 @@ DAMAGE = [
         MINIMAL + "grace = 1",
         (
             ": grace: is not a known key; allowed: launch, gpus, titles, values, summary, ports, environment, phases, "
-            "percents, ready, signatures, leftovers, packages, grace_s, linger_s"
+            "percents, ready, signatures, leftovers, packages, grace_s, linger_s, patience, parts, liveness"
         ),
     ),
     (MINIMAL + "launch = 1", ": launch: is a number; allowed: a table"),
@@ -49,7 +49,10 @@ DAMAGE = [
         MINIMAL + "percents = ['(?P<desc>a)']",
         ": percents[0]: lacks the group 'pct'; allowed: a pattern with (?P<pct>…)",
     ),
-    (MINIMAL + "[ready]\nhtml = '/'", ": ready.html: is not a known key; allowed: lines, http, models"),
+    (
+        MINIMAL + "[ready]\nhtml = '/'",
+        ": ready.html: is not a known key; allowed: lines, http, models, timeout_s, every_s",
+    ),
     (
         MINIMAL + "[launch]\nforms = [{ program = 'a', module = 'b' }]",
         ": launch.forms[0].program: must stand alone or be replaced by module; allowed: one of program, module",

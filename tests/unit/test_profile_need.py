@@ -81,6 +81,10 @@ PORTS = [
         "sglang serve --enable-dp-attention --dist-init-addr h:9 --nnodes 2 --node-rank 1",
         [("http", "127.0.0.1", 30000)],
     ),
+    ("vllm serve M --grpc --headless", [("grpc", "0.0.0.0", 8000)]),
+    ("sglang serve --smg-grpc-mode", [("grpc", "127.0.0.1", 40000)]),
+    ("sglang serve --grpc-mode --port 5 --grpc-port 6", [("grpc", "127.0.0.1", 6)]),
+    ("sglang serve --grpc-port 6", [("http", "127.0.0.1", 30000), ("grpc", "127.0.0.1", 6)]),
     ("my-server", []),
     ("my-server --port 5 --host h", [("http", "h", 5)]),
     ("my-server -p 5", []),
@@ -343,3 +347,80 @@ def test_no_command_line_is_too_odd(words: list[str], program: str, env: dict[st
 
     assert found.profile == program
     assert all(0 < port.number <= 65535 for port in found.ports)
+
+
+@pytest.mark.parametrize(
+    ("line", "env", "key"),
+    [
+        ("vllm serve M", {}, None),
+        ("vllm serve M --api-key a b", {}, "a"),
+        ("vllm serve M --api_key=a", {"VLLM_API_KEY": "b"}, "a"),
+        ("vllm serve M", {"VLLM_API_KEY": "b"}, "b"),
+        ("env VLLM_API_KEY=c vllm serve M", {"VLLM_API_KEY": "b"}, "c"),
+        ("vllm serve M", {"VLLM_API_KEY": ""}, None),
+        ("vllm serve M --api-key ''", {"VLLM_API_KEY": "b"}, None),
+        ("vllm serve M --config c.yaml", {}, "from-file"),
+        ("sglang serve --model M --api-key a --admin-api-key z", {"VLLM_API_KEY": "b"}, "a"),
+        ("sglang serve --model M --admin-api-key z", {}, None),
+        ("my-server --api-key a", {"VLLM_API_KEY": "b"}, None),
+    ],
+)
+def test_the_key_is_known_and_not_shown(line: str, env: Mapping[str, str], key: str | None) -> None:
+    found = need(line, env, {"c.yaml": "api-key: from-file"})
+    assert found.key == key
+    assert "key=" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "mutual"),
+    [
+        ("vllm serve M --ssl-cert-reqs 2", True),
+        ("vllm serve M --ssl-cert-reqs 1", False),
+        ("vllm serve M --ssl-certfile c --ssl-keyfile k", False),
+    ],
+)
+def test_whether_clients_need_a_certificate(line: str, mutual: bool) -> None:
+    assert need(line).mutual_tls == mutual
+
+
+SGLANG_TLS = "sglang serve --model M --ssl-certfile c --ssl-keyfile k"
+
+
+@pytest.mark.parametrize(
+    ("line", "part", "scheme", "doors"),
+    [
+        ("vllm serve M", None, "http", [8000]),
+        ("vllm serve M --headless -dp 2 -dpl 1 -dpr 1", "headless", "http", []),
+        ("vllm serve M --headless -n 2 -r 1", "headless workers", "http", []),
+        ("vllm serve M -n 2 -r 1", None, "http", [8000]),
+        ("vllm serve M -dp 4 -dpl 2 -dpm", None, "http", [8000, 8001, 9256]),
+        ("vllm serve M -dp 4 -dpn 1 --port 7", None, "http", [7]),
+        ("vllm serve M --grpc", None, "http", [8000]),
+        (SGLANG_TLS, None, "https", [30000]),
+        (f"{SGLANG_TLS} --nnodes 2 --node-rank 0", None, "https", [30000]),
+        (f"{SGLANG_TLS} --nnodes 2 --node-rank 1", "follower", "http", [30000]),
+    ],
+)
+def test_what_a_launch_is_of_a_server(line: str, part: str | None, scheme: str, doors: list[int]) -> None:
+    found = need(line)
+    assert (found.part, found.scheme, [port.number for port in found.doors]) == (part, scheme, doors)
+
+
+def test_a_part_says_that_it_is_up_in_its_own_way() -> None:
+    vllm, sglang = KNOWN["vllm"], KNOWN["sglang"]
+    assert vllm.in_part(None) is vllm
+    told = "init engine (profile, create kv cache, warmup model) took 3.21 s"
+    assert not any(line.search(told) for line in vllm.ready.lines)
+    assert any(line.search(told) for line in vllm.in_part("headless").ready.lines)
+    follower = sglang.in_part("follower").ready
+    assert (follower.lines, follower.http, follower.models) == ((), "/health", None)
+
+
+def test_a_word_means_nothing_if_the_profile_was_asked_for_against_the_form() -> None:
+    def served(line: str) -> tuple[str, ...]:
+        asked = match.match(shlex.split(line), KNOWN).with_profile(KNOWN, "vllm")
+        return derive(asked, {}, read_text=str).served_names
+
+    assert served("python start.py M --port 1") == ()
+    assert served("python start.py --served-model-name m") == ("m",)
+    assert served("vllm serve M") == ("M",)

@@ -30,7 +30,7 @@ class Following:
         self.lines: list[Line] = []
         self.log = LogFile(str(path))
         self._seconds = seconds
-        self.watch = LogWatch(self.log, str(path), SparseReader(lambda: None), self._take)
+        self.watch = LogWatch(self.log, SparseReader(lambda: None), self._take)
 
     def _take(self, line: Line) -> None:
         self.lines.append(line)

@@ -7,6 +7,7 @@
  *   proc INDEX PID MIB                    a holder, for as long as the process is there; -1: the driver does not say
  *   kept INDEX PID MIB                    the same, but neither it nor its memory goes with the process
  *   slow INDEX PID MIB SECONDS            the same, but its memory returns bit by bit within SECONDS of its end
+ *   busy INDEX PERCENT                    how busy a GPU is
  *   fails CALL CODE [INDEX]               that call answers with an error
  *   hangs CALL [INDEX]                    that call never comes back
  */
@@ -31,7 +32,7 @@ typedef struct { int device; unsigned pid; long mib; } Holder;
 /* Devices are asked about in threads, all at once. */
 static _Thread_local Device devices[MOST];
 static _Thread_local Holder holders[MOST];
-static _Thread_local int device_count, holder_count;
+static _Thread_local int device_count, holder_count, busy[MOST];
 
 static int exists(unsigned pid)
 {
@@ -99,8 +100,11 @@ static int enter(const char *function, int device)
         int index = WHOLE;
         if (!strncmp(line, "proc ", 5) || !strncmp(line, "kept ", 5) || !strncmp(line, "slow ", 5))
             take_holder(line);
+        else if (sscanf(line, "busy %d %d", &index, &code) == 2 && index >= 0 && index < MOST)
+            busy[index] = code;
         else
             take_device(line);
+        index = WHOLE;
         if (sscanf(line, "fails %95s %d %d", name, &code, &index) >= 2 && meant(name, index, function, device))
             result = code;
         index = WHOLE;
@@ -195,6 +199,15 @@ int nvmlDeviceGetName(void *device, char *text, unsigned size)
 {
     ENTER("name", index_of(device));
     snprintf(text, size, "Stand-in");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates)
+{
+    int index = index_of(device);
+    ENTER("utilization", index);
+    rates[0] = busy[index];
+    rates[1] = 0;
     return SUCCESS;
 }
 

@@ -1,0 +1,49 @@
+"""One group per run, ever: a lock that its keeper holds on after our death, and a second look at who is at work."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from typing import Any
+
+from supervise.attempts.roles import living
+
+
+def take(path: str, state: Callable[[], dict[str, Any] | None]) -> int | None:
+    """Take a lock without waiting.
+
+    The lock belongs to the open file, so that a keeper which inherits the descriptor holds it on (flock(2)).
+
+    Args:
+        path: its file, made if it is missing.
+        state: what run.json says; read once the lock is ours.
+
+    Returns:
+        The descriptor to keep open, None if somebody else holds it.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    if is_held(state()):
+        os.close(fd)
+        return None
+    return fd
+
+
+def is_held(state: dict[str, Any] | None) -> bool:
+    """Whether somebody is at work for a run whose lock is free: a file that was removed locks nobody out.
+
+    Args:
+        state: what run.json says.
+    """
+    if state is None or state.get("state") == "done":
+        return False
+    holders = (living(state, role) for role in ("supervisor", "keeper", "guard"))
+    return any(holder is not None and holder.pid != os.getpid() for holder in holders)

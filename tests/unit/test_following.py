@@ -1,0 +1,88 @@
+"""A run followed by its files alone, and what is said of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervise.attempts.store import Run
+from supervise.host import procfs
+from supervise.verbs.following import Following, ended, line, look
+
+ENDED = {"outcome": "died", "exit_status": 7, "failed": True, "verified": True, "cause": {"text": "boom"}}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = Run(str(tmp_path), "r")
+    made.create()
+    return made
+
+
+def live(run: Run, **said: Any) -> None:
+    """As if this very process were its supervise."""
+    run.write_state({"host": procfs.host_id()._asdict(), "supervisor": procfs.self_id()._asdict(), **said})
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({}, "r  begins"),
+        ({"state": "sweeping"}, "r  sweeping"),
+        ({"state": "starting", "attempt": 3}, "r  starting  attempt 3"),
+        (
+            {"state": "starting", "attempt": 3, "phase": "weights", "percent": 40.4, "eta_s": 30.0},
+            "r  starting  attempt 3  weights 40 %, ready in about 30 s",
+        ),
+        (
+            {"state": "starting", "phase": "weights", "stalled": "no progress"},
+            "r  starting  weights; STALLED: no progress",
+        ),
+        ({"state": "ready", "attempt": 3, "ready_s": 41.0, "phase": "weights"}, "r  ready  attempt 3  after 41 s"),
+        ({"state": "ready", "ready_s": "soon", "percent": "x"}, "r  ready"),
+        ({"state": "starting", "cause": "boom\x1b[31m"}, "r  starting  boom\\x1b[31m"),
+        ({"state": "ready", "over": True, "exit_status": 143, "attempt": 3}, "r  ended  attempt 3  exit 143"),
+        ({"over": True}, "r  ended  no record of how it ended"),
+    ],
+)
+def test_in_words(said: dict[str, Any], expected: str) -> None:
+    assert line({"run": "r", **said}) == expected
+
+
+def test_the_wait_for_a_relaunch() -> None:
+    assert "relaunch in 7 days" in line({"run": "r", "state": "waiting", "relaunch_at": time.time() + 7 * 86400})
+
+
+def test_each_change_is_told_once(run: Run) -> None:
+    live(run, state="starting", phase="weights")
+    following = Following(run)
+    first = following.next(0)
+    assert first is not None
+    assert (first["state"], first["phase"], first["over"]) == ("starting", "weights", False)
+    assert following.next(0.05) is None
+    live(run, state="ready")
+    assert (following.next(0.05) or {})["state"] == "ready"
+    run.close_attempt(run.open_attempt(), ENDED)
+    run.write_state({"state": "done"})
+    last = following.next(0.05)
+    assert last is not None
+    assert (last["over"], last["exit_status"], last["cause"]) == (True, 7, "boom")
+
+
+def test_how_a_run_ended_comes_before_how_its_last_attempt_did(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    run.close_attempt(run.open_attempt(), ENDED)
+    run.write_state({"state": "done", "ended": {"exit_status": 94, "why": "refused"}})
+    assert ended(run, look(run)) == 94
+    run.write_state({"state": "done"})
+    assert ended(run, look(run)) == 7
+    assert "ended with status 7: boom" in capfd.readouterr().err
+
+
+def test_an_end_that_nobody_wrote_down(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    run.open_attempt()
+    run.write_state({"state": "ready"})
+    assert ended(run, look(run)) == 125
+    assert "no record of how" in capfd.readouterr().err

@@ -1,0 +1,20 @@
+"""Words for people: what is hidden in them."""
+
+import pytest
+
+from supervise.text import redact
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--api-k", "sek", "--port", "1"], ["--api-k", "***", "--port", "1"]),
+        (["--api-key=sek"], ["--api-key=***"]),
+        (["--admin-api", "sek"], ["--admin-api", "***"]),
+        (["--ssl-keyfile-pass", "sek"], ["--ssl-keyfile-pass", "***"]),
+        (["--ssl-keyfile", "/k"], ["--ssl-keyfile", "/k"]),
+        (["--api-server-count", "2"], ["--api-server-count", "2"]),
+    ],
+)
+def test_secrets_are_hidden_also_behind_the_beginning_of_their_flag(words, shown):
+    assert redact(words) == shown
