@@ -80,7 +80,7 @@ class Run:
         if not RUN_NAME.fullmatch(self.name):
             raise StoreError(f"run name {self.name!r}: use 1 to 80 of the characters A-Z a-z 0-9 . _ -")
         try:
-            os.makedirs(os.path.join(self.path, "attempts"), mode=0o700, exist_ok=True)
+            files.make_private(os.path.dirname(self.path), self.name, "attempts")
         except OSError as error:
             raise StoreError(
                 f"state directory {self.path}: {error.strerror}; set XDG_STATE_HOME to a writable place"
@@ -113,7 +113,8 @@ class Run:
         Raises:
             OSError: they cannot be made.
         """
-        os.makedirs(os.path.join(self.path, "attempts") if attempt is None else attempt.path, mode=0o700, exist_ok=True)
+        last = [] if attempt is None else [os.path.basename(attempt.path)]
+        files.make_private(os.path.dirname(self.path), self.name, "attempts", *last)
         if attempt is not None:
             files.write_atomic(os.path.join(self.path, "sequence"), f"{attempt.number}\n")
             self._point_latest_to(attempt.number)

@@ -139,8 +139,8 @@ class PatienceOptions:
             "--stall-timeout",
             metavar="SECONDS",
             min=0,
-            help="Nothing of it moves for so long while it starts: exit 90. 0: it is only said. Default: the profile's, "
-            "by phase.",
+            help="Nothing of it moves for so long while it starts: exit 90. 0: it is only said. Default: the "
+            "profile's, by phase.",
         ),
     ] = None
 

@@ -241,3 +241,25 @@ def _owned(directory: int, owner: str) -> bool:
         return os.read(proof, _PIECE).decode().strip() == owner
     finally:
         os.close(proof)
+
+
+def make_private(base: str, *below: str) -> None:
+    """Make a directory and directories in each other below it, all for their owner alone, where they are missing.
+
+    os.makedirs has its mode for the last one only.
+
+    Args:
+        base: the first; what it lies in is made as usual.
+        below: a name for each further one.
+
+    Raises:
+        OSError: one cannot be made, or is something else.
+    """
+    os.makedirs(os.path.dirname(base), exist_ok=True)
+    path = base
+    for name in ("", *below):
+        path = os.path.join(path, name) if name else path
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+    if not os.path.isdir(path):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 # A deadline is walked towards in steps, and a step counts as what it was to be: of a time in which we could not look
 # at anything (SIGSTOP, a machine that had no turn for us) no deadline knows more.
 _STEP_S = 5.0
-_STOPPED_S = 3.0
-# Then all that has happened meanwhile is to be heard first.
+# From then on it is worth telling.
+_STOPPED_S = 2.0
+# So late, all that has happened meanwhile is to be heard first.
+_LATE_S = 1.0
 _GRACE_S = 10.0
 
 
@@ -58,6 +60,7 @@ class Timers:
         late_s = self._io.time() - deadline.due
         if late_s >= _STOPPED_S:
             self._tell(late_s)
+        if late_s >= _LATE_S:
             deadline.left_s = max(deadline.left_s, _GRACE_S)
         if deadline.left_s > 0:
             self._step(deadline)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from supervise.report.unitwords import line, word
+from tests.real.server import START_S, RealVllm
 from tests.support.launcher import NOBODY
 from tests.support.sdbox import USER, Box
 from tests.support.sdunit import Unit
@@ -18,6 +20,7 @@ from tests.support.sdunit import Unit
 pytestmark = pytest.mark.root
 
 PORT = 21300
+STOP_S = 90.0
 DETERMINISTIC = "ModuleNotFoundError: No module named 'flashinfer'"
 TRANSIENT = "OSError: [Errno 98] Address already in use"
 FIRST_FAILS = f"""[ "$SUPERVISE_ATTEMPT" -gt 1 ] && exec "$@"; exec "$@" --crash-at load --crash-text "{TRANSIENT}" """
@@ -118,7 +121,7 @@ def test_sigkill_of_supervise_leaves_nothing(unit: Make) -> None:
 
 def test_a_supervise_that_stands_still_is_ended_by_the_watchdog(unit: Make) -> None:
     trial = unit()
-    trial.install(command=trial.server("--shm", 4096, port=PORT), settings=("Restart=no",))
+    trial.install(command=trial.server("--shm", 4096, port=PORT), settings=("Restart=no", "WatchdogSec=3"))
     trial.start()
     trial.wait_up()
     trial.kill(signal.SIGSTOP)
@@ -151,8 +154,28 @@ def test_a_restart_that_was_asked_for_is_a_reload(unit: Make) -> None:
     trial.install(command=trial.server("--load-s", 2, port=PORT))
     trial.start()
     before = trial.wait(StatusText="attempt 1: ready")
-    trial.systemctl("reload", trial.name)
+    trial.systemctl("reload", "--no-block", trial.name)
     shown = trial.wait(ActiveState="reloading")
     assert shown["StatusText"].startswith("attempt ")
     after = trial.wait(ActiveState="active", StatusText="attempt 2: ready")
     assert (after["MainPID"], after["NRestarts"]) == (before["MainPID"], "0")
+
+
+@pytest.mark.real
+@pytest.mark.timeout(900, func_only=True)
+def test_a_real_vllm(unit: Make, real_vllm: RealVllm) -> None:
+    trial = unit()
+    shutil.copytree(real_vllm.models / "tiny", trial.base / "tiny")
+    command = real_vllm.command(PORT, model=str(trial.base / "tiny"))
+    trial.install("--grace", 30, command=command, env=real_vllm.environment)
+    trial.start()
+    trial.wait(START_S, ActiveState="activating", StatusText="attempt 1: ")
+    shown = trial.wait(START_S, ActiveState="active")
+    assert shown["StatusText"].startswith("attempt 1: ready in ")
+    ask = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{PORT}/v1/models').status)"
+    assert trial.box.run("/usr/bin/python3", "-c", ask) == "200\n"
+    trial.systemctl("stop", "--no-block", trial.name)
+    assert trial.wait(STOP_S, ActiveState="inactive")["Result"] == "success"
+    (outcome,) = trial.outcomes()
+    assert outcome["verified"] is True
+    trial.assert_empty()

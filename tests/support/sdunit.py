@@ -15,8 +15,7 @@ from tests.support.readable import readable_copy, readable_python, readable_site
 from tests.support.sdbox import RUNTIME, USER, Box
 from tests.support.waiting import DEADLINE_S, wait_until
 
-# Nobody wants to wait a minute for a watchdog here.
-_HASTE = ("RestartSec=100ms", "WatchdogSec=2", "TimeoutAbortSec=1")
+_HASTE = ("RestartSec=100ms", "TimeoutAbortSec=1")
 
 _NUMBERS = itertools.count(1)
 
@@ -50,9 +49,15 @@ class Unit:
         told = ("--load-s", 0.3, *options)
         return launcher.standin(*told, port=port, pids=self.pids, python=readable_python(), code=readable_copy())
 
-    def install(self, *options: object, command: list[str], settings: tuple[str, ...] = ()) -> str:
+    def install(
+        self,
+        *options: object,
+        command: list[str],
+        settings: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
+    ) -> str:
         """Print it and make it known, with these settings changed; returns what was printed."""
-        text = self.printed("--profile", "vllm", "--grace", 2, *options, command=command)
+        text = self.printed("--profile", "vllm", "--grace", 2, *options, command=command, env=env)
         self.put("", text)
         self.put(".d/haste.conf", "\n".join(("[Service]", *_HASTE, *settings, "")))
         self.systemctl("daemon-reload")
@@ -126,13 +131,17 @@ class Unit:
 
     def assert_nothing_left(self) -> None:
         """No process, by the kernel's word and by the pids that were told; no shared memory."""
-        where = str(self.box.outside(f"/sys/fs/cgroup{self._slice}/{self.name}"))
-        wait_until(lambda: not cgroupfs.populated(where), failure=lambda: cgroupfs.pids(where))
+        self.assert_empty()
         told = {each.split()[1] for each in self.pids.read_text().splitlines() if " " in each}
         assert told
         alive = [pid for pid in told if (self._inside / "proc" / pid).exists()]
         assert alive == []
         wait_until(lambda: not self.segments(), failure=self.segments)
+
+    def assert_empty(self) -> None:
+        """By the kernel's word nobody is in its cgroup."""
+        where = str(self.box.outside(f"/sys/fs/cgroup{self._slice}/{self.name}"))
+        wait_until(lambda: not cgroupfs.populated(where), failure=lambda: cgroupfs.pids(where))
 
     def segments(self) -> list[str]:
         """Shared memory of servers in the box."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -297,3 +298,18 @@ def test_mounts_are_found_by_their_whole_names() -> None:
     assert tree.mounts_at("/proc")[0] == "/proc"
     assert tree.mounts_at("/pro") == ()
     assert tree.mounts_at("/proc/../proc")[0] == "/proc"
+
+
+def test_directories_of_ours_are_for_their_owner_alone(tmp_path):
+    base = tmp_path / "home" / "supervise"
+    files.make_private(str(base), "run", "attempts")
+    files.make_private(str(base), "run", "attempts")
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (base, base / "run", base / "run" / "attempts")]
+    assert modes == [0o700] * 3
+    assert stat.S_IMODE(base.parent.stat().st_mode) != 0o700
+
+
+def test_a_file_where_a_directory_should_be_is_an_error(tmp_path):
+    (tmp_path / "x").write_text("")
+    with pytest.raises(NotADirectoryError):
+        files.make_private(str(tmp_path / "x"))

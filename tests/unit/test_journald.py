@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -14,8 +15,9 @@ from supervise.report.journald import Journal, is_journal
 
 
 @pytest.fixture
-def stream(tmp_path: Path) -> TextIO:
-    return (tmp_path / "journal").open("w", encoding="utf-8")
+def stream(tmp_path: Path) -> Iterator[TextIO]:
+    with (tmp_path / "journal").open("w", encoding="utf-8") as opened:
+        yield opened
 
 
 def _named(stream: TextIO) -> str:
