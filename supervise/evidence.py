@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from supervise import text
 from supervise.host import condition, files, nvml, procfs, pyspy, signals, sockets
+from supervise.host.beside import Beside
 from supervise.model.process import Process, ProcessId
 from supervise.model.snapshot import Gpus
 
@@ -248,20 +249,20 @@ class _Driver:
     """A reading of the GPUs beside all else; a driver that never answers is left behind with its thread."""
 
     def __init__(self, gpus: Callable[[], Gpus]) -> None:
-        self._answer = _failed("no answer in time")
-        self._thread = threading.Thread(target=self._read, args=(gpus,), daemon=True, name="evidence-gpus")
-        self._thread.start()
+        self._reading: Beside[Gpus] | None = None
+        with contextlib.suppress(OSError):
+            self._reading = Beside(gpus)
 
     def answer(self, timeout_s: float) -> dict[str, Any]:
         """The reading as JSON, or that it failed."""
-        self._thread.join(timeout_s)
-        return self._answer
-
-    def _read(self, gpus: Callable[[], Gpus]) -> None:
+        if self._reading is None:
+            return _failed("no thread can be started for it")
+        if not self._reading.wait(timeout_s):
+            return _failed("no answer in time")
         try:
-            self._answer = asdict(gpus())
+            return asdict(self._reading.result())
         except Exception as error:  # noqa: BLE001 - whatever a broken driver makes its bindings raise is evidence too
-            self._answer = _failed(f"{type(error).__name__}: {error}")
+            return _failed(f"{type(error).__name__}: {error}")
 
 
 def _failed(error: str) -> dict[str, Any]:
