@@ -82,12 +82,17 @@ _ABBREVIATED = (
 def redact(argv: Sequence[str]) -> list[str]:
     """The command line without secrets: the value of any flag or assignment whose name speaks of one."""
     shown: list[str] = []
-    hide = False
+    # Whether the next word is a secret, and whether it may also be the next flag.
+    hide = further = False
     for word in argv:
         name, equals, _ = word.partition("=")
         secret = _is_secret(name)
-        shown.append(_HIDDEN if hide else name + equals + _HIDDEN if secret and equals else word)
-        hide = (secret and not equals and name.startswith("-") and not hide) or (hide and _goes_on(shown))
+        if hide and not (further and word.startswith("-")):
+            shown.append(_HIDDEN)
+            hide = further = _goes_on(shown)
+            continue
+        shown.append(name + equals + _HIDDEN if secret and equals else word)
+        hide, further = secret and not equals and name.startswith("-"), False
     return shown
 
 

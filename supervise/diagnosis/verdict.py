@@ -70,8 +70,7 @@ class Diagnoser:
     ) -> None:
         self._facts = Facts()
         self._matcher = Matcher(signatures, self._facts.values)
-        self._startup = startup
-        self._owners = owners
+        self._startup, self._owners = startup, owners
         self._assembler = TracebackAssembler()
         self._causes = Candidates()
         self._quotes = Candidates()
@@ -98,6 +97,10 @@ class Diagnoser:
             return None
         certain = self._on_line(line, reading)
         return self._fatal(line) if certain and not self._said else None
+
+    def forgive(self) -> None:
+        """What was called fatal was not; the next line that is will be told again."""
+        self._said = False
 
     def conclude(self, end: End) -> Diagnosis:
         """Name the first cause, now that it is over.
@@ -237,9 +240,7 @@ class Diagnoser:
         return traceback.header is not None and self._matcher.covers(traceback.header)
 
     def _headed(self, traceback: Traceback | None) -> bool:
-        if traceback is None or traceback.header is None:
-            return False
-        headline = self._matcher.find(traceback.header)
+        headline = self._matcher.find(traceback.header) if traceback and traceback.header else None
         return headline is not None and headline.role is Role.CASCADE
 
     # --- deciding -----------------------------------------------------------------------------------------------------

@@ -92,7 +92,8 @@ def _running(state: Starting | Ready, event: Event) -> Step:
         case LaunchFailed(errno):
             return Step(Verifying(Reason(Cause.NOT_LAUNCHED, status=errno), 0), (Effect.VERIFY,))
         case Agreed() if not was_ready:
-            return Step(Ready(state.fatal), (Effect.ANNOUNCE_READY,))
+            # A line that was called fatal cannot have been: it serves.
+            return Step(Ready(), (Effect.ANNOUNCE_READY,))
         case FatalSeen() if not state.fatal:
             return Step(replace(state, fatal=True), (Effect.ARM_LINGER,))
         case LingerExpired() if state.fatal:

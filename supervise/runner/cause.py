@@ -78,7 +78,11 @@ def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float,
     if diagnosis.text is not None or reason.cause not in _OURS:
         return diagnosis
     if reason.cause is life.Cause.HUNG:
-        return replace(diagnosis, meaning=f"It hangs: {reason.detail}.", advice=_ADVICE, end="hung")
+        from supervise.model.diagnosis import FailureClass
+
+        # FIELD.md B10: what hung may work the next time, and not for ever.
+        meaning, transient = f"It hangs: {reason.detail}.", FailureClass.TRANSIENT
+        return replace(diagnosis, meaning=meaning, advice=_ADVICE, end="hung", failure=transient)
     if impostor is not None:
         return replace(diagnosis, meaning=impostor, advice=_ADVICE, end="its port is answered by somebody else")
     if reason.cause is life.Cause.FATAL:

@@ -14,7 +14,7 @@ from supervise.runner.report import Account, conclude, how, why
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
-    from supervise.model.diagnosis import Diagnosis
+    from supervise.model.diagnosis import Diagnosis, Fatal
     from supervise.report.console import Console
     from supervise.runner.ended import Ended
     from supervise.runner.journal import Journal
@@ -46,7 +46,7 @@ class Chronicle:
         self.ended_at = 0.0
         self._journal, self._startup, self._plan = journal, startup, plan
         self._console, self._audience, self._world = console, audience, world
-        self._fatal_told = False
+        self._fatal_told: Fatal | None = None
 
     def entered(self, state: life.State) -> bool:
         """Publish a state; tell people why it is ending.
@@ -54,12 +54,14 @@ class Chronicle:
         Returns:
             Whether the leader has just died without having been asked to.
         """
+        if isinstance(state, life.Ready) and not state.fatal:
+            self._startup.forgive()
         fatal = self._startup.fatal
         if self._journal.opened is not None or not isinstance(state, life.Starting):
             self._journal.enter(state, self._startup.phase, fatal)
             self._audience.tell(entered(state, self._attempt, self._startup.phase, fatal.text if fatal else None))
-        if fatal is not None and not self._fatal_told:
-            self._fatal_told = True
+        if fatal is not None and fatal is not self._fatal_told:
+            self._fatal_told = fatal
             self._audience.tell(news.WasFatal(fatal.text, fatal.meaning))
         begins = self.reason is None
         if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):

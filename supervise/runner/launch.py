@@ -13,7 +13,7 @@ from supervise.model.exits import Exit
 from supervise.model.process import Marker
 
 _STRIPPED_PREFIXES = ("WATCHDOG_", "LISTEN_", "SUPERVISE_")
-_STRIPPED = frozenset({"NOTIFY_SOCKET"})
+_STRIPPED = frozenset({"NOTIFY_SOCKET", "JOURNAL_STREAM"})
 # SPT_NOENV keeps setproctitle from wiping the environment, and our marker in it, from exactly the processes that one
 # must find (FIELD.md A4). The other two make output arrive when it is written and a hang show its stacks.
 _ALWAYS = {"SPT_NOENV": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}

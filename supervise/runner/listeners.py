@@ -98,7 +98,7 @@ def _add_manager(
     notify = Notify.from_environment(env, console.error)
     if notify is None:
         return
-    slate_s, stop_s = planned.options.slate_timeout_s, planned.deadlines.total_s
+    slate_s, stop_s = planned.options.slate_timeout_s, planned.deadlines.attended().total_s
     audience.join(Systemd(notify, slate_s=slate_s, stop_s=stop_s))
     if env.get("WATCHDOG_USEC"):
         joining.append(lambda _: Heartbeat.from_environment(env, notify) or _Deaf())

@@ -37,7 +37,7 @@ class ServerLog:
         clock: monotonic seconds.
         on_progress: called on news about start-up; True if a new phase began.
         on_ready_line: called once, when the log says that the server is up.
-        on_fatal: called once, with the first line that says it cannot go on.
+        on_fatal: called once, with the first line that says it cannot go on; see `forgive`.
         user: files and directories that the user works on.
         on_fault: called once if the log cannot be read, or not be bounded, with the reason.
 
@@ -65,7 +65,7 @@ class ServerLog:
         self._on_progress, self._on_ready_line, self._on_fatal = on_progress, on_ready_line, on_fatal
         self._tracker = ProgressTracker(profile.phases, profile.percents, profile.ready)
         self._diagnoser = Diagnoser(signatures, self._tracker, Owners(profile.packages, user))
-        self._fatal_said = self._ready_said = False
+        self._ready_said = False
         log = LogFile(attempt.log, bound)
         reader = SparseReader(
             lambda: Scanner.of(signatures, [profile]),
@@ -96,6 +96,10 @@ class ServerLog:
         else:
             self._watch.end_here()
 
+    def forgive(self) -> None:
+        """What it has called fatal was not: it serves. The next such line is told again."""
+        self._diagnoser.forgive()
+
     def catch_up(self) -> None:
         """Read what has been written until now, as far as that takes no time."""
         self._watch.catch_up(_CATCH_UP_S)
@@ -113,8 +117,7 @@ class ServerLog:
         return self._diagnoser.conclude(end)
 
     def _on_line(self, line: Line) -> None:
-        if (fatal := self._diagnoser.feed(line)) and not self._fatal_said:
-            self._fatal_said = True
+        if fatal := self._diagnoser.feed(line):
             self._on_fatal(fatal)
         if self._ready_said:
             return

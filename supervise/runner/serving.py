@@ -51,9 +51,7 @@ class Serving:
         # Whatever looks after a server that serves is imported once it does.
         from supervise.runner.liveness import liveness
 
-        self._liveness = liveness(
-            self._plan, self._world, opened.keeper.pid, log, tell=self._console.error, post=self._hung
-        )
+        self._liveness = liveness(self._plan, self._world, opened.keeper.pid, log, tell=self._note, post=self._hung)
         if self._liveness is not None:
             self._liveness.start()
 
@@ -62,6 +60,9 @@ class Serving:
         if self._liveness is not None and not isinstance(state, life.Ready):
             self._liveness.stop()
             self._liveness = None
+
+    def _note(self, text: str) -> None:
+        self._console.line("note", text)
 
     def _hung(self, event: life.Event) -> None:
         if isinstance(event, life.Hung):

@@ -145,6 +145,13 @@ class Startup:
         self._console.error(self.impostor)
         self._loop.post(life.FatalSeen())
 
+    def forgive(self) -> None:
+        """It serves: a line that was called fatal was not."""
+        if self.fatal is not None and self.log is not None:
+            self._console.line("note", f"it serves all the same, so that line was not fatal: {self.fatal.text}")
+            self.fatal = None
+            self.log.forgive()
+
     def announce_ready(self) -> None:
         """It is up: all proofs agree."""
         now = self._world.clock()

@@ -196,3 +196,33 @@ def test_one_who_fails_is_told_nothing_any_more_and_harms_nobody(stage):
     assert stage.out.getvalue().count("deaf fails and is not used any more") == 1
     assert len(stage.listeners[1].heard) == 2
     assert len(stage.ear.heard) > 8
+
+
+def test_a_line_that_was_called_fatal_is_forgiven_to_what_serves(stage):
+    fatal = ("Traceback (most recent call last):", "OSError: [Errno 98] Address already in use")
+    seen: list = []
+    done = stage.run(
+        log(*fatal),
+        wait,
+        log(UP),
+        up,
+        wait,
+        lambda stage: seen.append(stage.run_.read_state()),
+        *[wait] * 120,
+        *RETURNS,
+    )
+    assert done.reraise == signal.SIGTERM, "it was left alone for longer than a dying one would have been"
+    assert (seen[0]["state"], seen[0].get("cause")) == ("ready", None)
+    assert "it serves all the same" in stage.out.getvalue()
+    assert [each.cause for each in stage.ear.of(news.Entered) if each.state == "ready"] == [None]
+
+
+def test_what_it_says_after_that_counts_again(stage):
+    fatal = ("Traceback (most recent call last):", "OSError: [Errno 98] Address already in use")
+    core = "(EngineCore pid=3) ERROR 11-30 06:05:08 [core.py:1093] "
+    frame = '  File "/x/vllm/v1/engine/core.py", line 1084, in run_engine_core'
+    says = ("EngineCore encountered a fatal error.", "Traceback (most recent call last):", frame, "RuntimeError: boom")
+    dead = [core + text for text in says]
+    done = stage.run(log(*fatal), wait, log(UP), up, wait, wait, obedient, log(*dead), *[wait] * 120, *RETURNS)
+    assert done.status == Exit.HUNG
+    assert stage.outcome(1)["outcome"] == "fatal"

@@ -34,7 +34,7 @@ TRANSITIONS = [
     (life.Sweeping(), life.StopAsked(INT), life.Done(130, reraise=INT), (Effect.CANCEL_SLATE,)),
     (life.Sweeping(), life.KeeperLost(), life.Done(Exit.INTERNAL), (Effect.CANCEL_SLATE,)),
     (life.Starting(), life.Agreed(), life.Ready(), (Effect.ANNOUNCE_READY,)),
-    (life.Starting(fatal=True), life.Agreed(), life.Ready(fatal=True), (Effect.ANNOUNCE_READY,)),
+    (life.Starting(fatal=True), life.Agreed(), life.Ready(), (Effect.ANNOUNCE_READY,)),
     (life.Starting(), life.FatalSeen(), life.Starting(fatal=True), (Effect.ARM_LINGER,)),
     (life.Ready(), life.FatalSeen(), life.Ready(fatal=True), (Effect.ARM_LINGER,)),
     (life.Starting(fatal=True), life.FatalSeen(), life.Starting(fatal=True), ()),

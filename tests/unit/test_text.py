@@ -9,6 +9,8 @@ from supervise.text import redact
     ("words", "shown"),
     [
         (["--api-k", "sek", "--port", "1"], ["--api-k", "***", "--port", "1"]),
+        (["--api-key", "a", "b", "--port", "1"], ["--api-key", "***", "***", "--port", "1"]),
+        (["--api-key", "-a", "-b", "c"], ["--api-key", "***", "-b", "c"]),
         (["--api-key=sek"], ["--api-key=***"]),
         (["--admin-api", "sek"], ["--admin-api", "***"]),
         (["--ssl-keyfile-pass", "sek"], ["--ssl-keyfile-pass", "***"]),
