@@ -149,9 +149,13 @@ class LaunchFailed(NamedTuple):
 
 
 class StopAsked(NamedTuple):
-    """Somebody sent us a signal that means stop."""
+    """Somebody wants it to stop, by a signal or as if by one.
+
+    A second one takes the grace away, unless it is `patient`: then it only wants what is under way.
+    """
 
     signum: int
+    patient: bool = False
 
 
 class Agreed:

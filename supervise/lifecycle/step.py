@@ -148,6 +148,9 @@ def _capturing(state: Capturing, event: Event) -> Step:
 
 def _ending(state: Stopping | Killing, event: Event) -> Step:
     match event:
+        case StopAsked(signum, patient) if patient or state.reason.again:
+            # Of what was to begin anew this is the first stop.
+            return Step(replace(state, reason=_asked_too(state.reason, signum)))
         case StopAsked(signum):
             return Step(Killing(_asked_too(state.reason, signum)), (Effect.ESCALATE,))
         case RestartAsked():

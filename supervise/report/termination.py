@@ -93,7 +93,9 @@ class TerminationMessage:
         for advice in ended.advice:
             yield f"do: {advice}"
         if ended.survivors:
-            yield f"{ended.survivors} processes survived"
+            from supervise.text import plural
+
+            yield f"{plural(ended.survivors, 'process')} survived"
         yield f"run {self._run}, attempt {ended.attempt}, log {ended.log}"
 
     def _write(self, *lines: str) -> None:

@@ -108,8 +108,11 @@ class Hooks:
         self._finishing = True
         self._ask({"request": "finish", "within_s": self._timeout_s if self._waiting else 0.0})
 
-    async def finished(self) -> None:
+    async def finished(self, most_s: float | None = None) -> None:
         """Wait until nothing of any hook runs, for as long as one may take; whoever asks us to stop cuts that short.
+
+        Args:
+            most_s: no longer than so many seconds.
 
         Call it after `close`, with our signals still taken over, and nothing to do for them but this.
         """
@@ -118,14 +121,17 @@ class Hooks:
             return
         if not self._finishing:
             self.close()
+        most_s = self._timeout_s if most_s is None else min(most_s, self._timeout_s)
+        if self._waiting:
+            self._ask({"request": "finish", "within_s": most_s})
         io = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             if signal.getsignal(signum) is not signal.SIG_IGN:
                 io.add_signal_handler(signum, self.hurry)
         if self._waiting:
-            self._console.line("hooks", f"waiting for {plural(self._waiting, 'hook')}, at most {self._timeout_s:g} s")
+            self._console.line("hooks", f"waiting for {plural(self._waiting, 'hook')}, at most {round(most_s, 1):g} s")
         try:
-            await asyncio.wait_for(asyncio.shield(self._over), self._timeout_s + _LEAVING_S)
+            await asyncio.wait_for(asyncio.shield(self._over), most_s + _LEAVING_S)
         except TimeoutError:
             # It sees the end of file, and is on its own: a hook that cannot be killed must not hold us.
             self._console.error(f"hooks: something of them cannot be ended; see {self._log}")

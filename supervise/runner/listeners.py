@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from supervise.model.news import Launched
+from supervise.model.news import Ending, Launched, Over
 from supervise.runner.audience import Audience, Listener
 
 if TYPE_CHECKING:
@@ -14,14 +15,16 @@ if TYPE_CHECKING:
     from supervise.attempts.store import Run
     from supervise.model.news import News
     from supervise.report.console import Console
-    from supervise.runner.hooks import Hooks
     from supervise.runner.plan import Plan
 
 Post = Callable[["life.Event"], None]
 # A launch takes less; whoever looks at a slate for longer may be asked about it.
 _LATEST_S = 2.0
-# What hooks get beyond a stop path that must fit into somebody's time.
+# What hooks get at least after a stop path that must fit into somebody's time, and what of that time they leave: for
+# SIGTERM and SIGKILL to one that does not end, and our own way out.
 _LAST_WORDS_S = 0.5
+_FAREWELL_S = 3.0
+_SIGNALLED = (128 + 1, 128 + 2, 128 + 3, 128 + 15)
 
 
 class Company:
@@ -124,15 +127,39 @@ def _add_tellers(
         from supervise.runner.hooks import Hooks
 
         hooks = Hooks(telling.hooks, telling.hook_timeout_s, target.name, need.profile, target.path, console)
+        within_s = planned.options.stop_within_s
+        allowance = _Allowance()
         audience.join(hooks)
-        finishing.insert(0, lambda: _finished(hooks, planned.options.stop_within_s))
+        audience.join(allowance)
+        finishing.insert(0, lambda: hooks.finished(allowance.left(within_s)))
 
 
-async def _finished(hooks: Hooks, within_s: float | None) -> None:
-    """Whoever ends us after a time of his own has given the whole of it to the stop path."""
-    if within_s is not None:
-        asyncio.get_running_loop().call_later(_LAST_WORDS_S, hooks.hurry)
-    await hooks.finished()
+class _Allowance:
+    """What is left of the time of whoever stops us; nobody's time runs while nobody has asked for an end."""
+
+    def __init__(self) -> None:
+        self._asked_at: float | None = None
+
+    def hear(self, news: News) -> None:
+        """Somebody wants the end, or wanted it while nothing ran."""
+        match news:
+            case Ending(asked=True, restarts=False):
+                asked = True
+            case Over(exit_status):
+                asked = exit_status in _SIGNALLED
+            case _:
+                return
+        if asked and self._asked_at is None:
+            self._asked_at = time.monotonic()
+
+    def left(self, within_s: float | None) -> float | None:
+        """How long hooks may go on, in seconds; None if nobody has set a time."""
+        if within_s is None or self._asked_at is None:
+            return None
+        return max(_LAST_WORDS_S, self._asked_at + within_s - _FAREWELL_S - time.monotonic())
+
+    def close(self) -> None:
+        """Nothing is left to be done."""
 
 
 def _control(target: Run, post: Post, console: Console) -> Listener:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from supervise.attempts.roles import living
 from supervise.attempts.store import Run
 from supervise.model.exits import Exit
 from supervise.runner.asking import Conversation, RefusedError
@@ -87,6 +88,8 @@ def look(run: Run) -> dict[str, Any]:
     # In this order: what is written last is written while it lives.
     live = is_live(run)
     state = run.read_state() or {}
+    # Its keeper is ending the group of a supervise that was killed: what that one wrote last is true no more.
+    left = live and living(state, "supervisor") is None
     attempt = run.latest()
     outcome = (attempt.read("outcome") if attempt else None) or {}
     ended = state.get("ended") or {}
@@ -94,7 +97,7 @@ def look(run: Run) -> dict[str, Any]:
     cause = source.get("cause") or {}
     return {
         "run": run.name,
-        "state": state.get("state"),
+        "state": "orphaned" if left else state.get("state"),
         "attempt": attempt.number if attempt else None,
         "phase": state.get("phase"),
         "percent": None,

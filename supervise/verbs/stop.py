@@ -25,7 +25,8 @@ def stop(name: str | None, *, now: bool, timeout_s: float) -> int:
         timeout_s: how long to wait for its end, in seconds.
 
     Returns:
-        0 stopped and verified, or not running; 95 if something survived; 125 if it is still there after the time-out;
+        0 stopped and verified, or not running; 95 if something survived; 125 if it is still there after the time-out, or
+        another user's;
         2 if it is not clear which run is meant.
     """
     run = choose(name, live_only=True)
@@ -39,7 +40,8 @@ def stop(name: str | None, *, now: bool, timeout_s: float) -> int:
         say(f"supervise: run {run.name} is not running")
         return Exit.OK
     attempt = run.latest()
-    _ask(run, now=now)
+    if not _ask(run, now=now):
+        return Exit.INTERNAL
     until = time.monotonic() + timeout_s
     while is_live(run):
         if time.monotonic() >= until:
@@ -54,11 +56,13 @@ def stop(name: str | None, *, now: bool, timeout_s: float) -> int:
     return Exit.OK
 
 
-def _ask(run: Run, *, now: bool) -> None:
-    """A keeper that was left alone takes the signals as well."""
+def _ask(run: Run, *, now: bool) -> bool:
+    """A keeper that was left alone takes the signals as well. False if it is not ours to stop: that will not change."""
     state = run.read_state()
     target = living(state, "supervisor") or living(state, "keeper")
     if target is None or target.pid == os.getpid():
-        return
+        return True
     if ask_to_stop(run, target, now=now) is signals.Sent.REFUSED:
         say(f"supervise: {target} of run {run.name} belongs to another user")
+        return False
+    return True

@@ -177,3 +177,19 @@ class TestThatWillBeKilled:
         self.start(pod, port)
         assert pod.docker_stop(STOP_S) != 128 + signal.SIGTERM
         assert pod.outcome() is None
+
+    def test_nobody_counts_the_time_of_hooks_when_nobody_asks_it_to_stop(self, pod: Pod, port: int) -> None:
+        told = pod.empty_dir / "told"
+        hook = ("--on", "crash", "sleep 0.8", "--on", "giveup", f"sleep 0.8; touch {told}")
+        crash = pod.supervise.standin("--crash-at", "load", port=port)
+        launched = pod.start("--stop-within", STOP_S, *hook, "--name", "X", *crash)
+        launched.wait()
+        assert told.exists(), launched.stderr
+
+    def test_a_stop_leaves_to_hooks_what_is_left_of_its_time(self, pod: Pod, port: int) -> None:
+        told = pod.empty_dir / "told"
+        hook = ("--on", "stop", f"sleep 1.5; touch {told}", "--on", "launch", "true")
+        launched = pod.start("--stop-within", STOP_S, *hook, "--name", "X", *pod.supervise.standin(port=port))
+        launched.wait_said("ready")
+        assert pod.docker_stop(STOP_S) == 128 + signal.SIGTERM
+        assert told.exists(), launched.stderr

@@ -86,3 +86,10 @@ def test_an_end_that_nobody_wrote_down(run: Run, capfd: pytest.CaptureFixture[st
     run.write_state({"state": "ready"})
     assert ended(run, look(run)) == 125
     assert "no record of how" in capfd.readouterr().err
+
+
+def test_what_a_killed_supervise_wrote_last_is_true_no_more(run: Run) -> None:
+    # Its keeper lives, and is ending the group.
+    run.write_state({"host": procfs.host_id()._asdict(), "keeper": procfs.self_id()._asdict(), "state": "ready"})
+    said = look(run)
+    assert (said["state"], said["over"]) == ("orphaned", False)

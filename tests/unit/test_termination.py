@@ -104,3 +104,8 @@ def test_by_default_only_where_somebody_reads_it(env: dict[str, str], pid: int, 
     path.touch()
     assert default_path(env, pid, str(path)) == (str(path) if expected else None)
     assert default_path(env, pid, str(tmp_path)) is None
+
+
+def test_one_survivor_is_a_process(tmp_path: Path) -> None:
+    assert "1 process survived" in told(tmp_path / "log", ENDED._replace(survivors=1)).splitlines()
+    assert "2 processes survived" in told(tmp_path / "log", ENDED._replace(survivors=2)).splitlines()
