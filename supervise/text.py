@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
 from supervise.model.need import Need
 
 LABEL_WIDTH = 9
-_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
-_SECRET_FLAGS = ("api-key", "token", "password", "secret")
+_SECRET_WORDS = ("KEY", "SECRET", "PASSWORD", "CREDENTIAL")
+_SECRET_FLAGS = ("api-key", "password", "secret")
+# A token is a secret only where it is the thing that is named: engines count tokens, and have tokenizers.
+_TOKEN = re.compile(r"TOKEN(?:[-_]?\d+)?\Z", re.IGNORECASE)
 _HIDDEN = "***"
 _SETTINGS = (
     "VLLM_", "SGLANG_", "SGL_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "TORCH",
@@ -114,7 +117,10 @@ def _goes_on(shown: Sequence[str]) -> bool:
 def _is_secret(name: str) -> bool:
     if name.startswith("-"):
         flag = name.lower().replace("_", "-")
-        return any(word in flag for word in _SECRET_FLAGS) or any(
-            flag.startswith(least) and whole.startswith(flag) for least, whole in _ABBREVIATED
+        return (
+            any(word in flag for word in _SECRET_FLAGS)
+            or _TOKEN.search(flag) is not None
+            or any(flag.startswith(least) and whole.startswith(flag) for least, whole in _ABBREVIATED)
         )
-    return name.isidentifier() and any(word in name.upper() for word in _SECRET_WORDS)
+    speaks = any(word in name.upper() for word in _SECRET_WORDS) or _TOKEN.search(name) is not None
+    return name.isidentifier() and speaks

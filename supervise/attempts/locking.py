@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 from supervise.attempts.roles import living
+
+_TRIES = 5
+_LOOKED_AT_S = 0.002
 
 
 def take(path: str, state: Callable[[], dict[str, Any] | None]) -> int | None:
@@ -26,15 +30,49 @@ def take(path: str, state: Callable[[], dict[str, Any] | None]) -> int | None:
         OSError: the file cannot be opened.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return None
-    if is_held(state()):
+    if not _lock(fd) or is_held(state()):
         os.close(fd)
         return None
     return fd
+
+
+def is_locked(path: str) -> bool:
+    """Whether somebody holds a lock, in whatever PID namespace they are (flock(2)).
+
+    It is taken for a moment as a shared one, which hinders nobody else who looks; see `_lock` for whoever takes it.
+
+    Args:
+        path: its file.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _lock(fd: int) -> bool:
+    """Lock a file for ourselves alone; somebody who has it shared only looks, and has gone in a moment."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pass
+        else:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        time.sleep(_LOOKED_AT_S)
+    return False
 
 
 def is_held(state: dict[str, Any] | None) -> bool:

@@ -11,6 +11,8 @@ from supervise.model.process import ProcessId
 def living(state: dict[str, Any] | None, role: str) -> ProcessId | None:
     """The process of that role in a run's live state, if it is of this boot and PID namespace and still runs.
 
+    None is no proof that nobody is at work: of a run in another PID namespace see `elsewhere`.
+
     Args:
         state: what run.json says.
         role: `supervisor`, `keeper`, `guard` or `leader`.

@@ -125,6 +125,11 @@ class Run:
         Raises:
             StoreError: the disk is full or the directory not writable; nothing half-made counts as an attempt.
         """
+        from supervise.attempts import damage
+
+        # While a run lives nobody looks at these two but who begins its next attempt.
+        damage.examined(os.path.join(self.path, "sequence"), damage.is_number)
+        damage.examined(os.path.join(self.path, "latest"), damage.is_link)
         try:
             number = max([self._sequence(), *self.numbers()], default=0) + 1
             files.write_atomic(os.path.join(self.path, "sequence"), f"{number}\n")
@@ -143,7 +148,7 @@ class Run:
 
     def forget(self, attempt: Attempt) -> None:
         """Take back the newest attempt: it could not be begun, and nothing was launched in it."""
-        _remove_attempt(attempt.path)
+        files.remove_tree(attempt.path)
         if numbers := self.numbers():
             with contextlib.suppress(OSError):
                 self._point_latest_to(numbers[-1])
@@ -162,8 +167,13 @@ class Run:
 
     def latest(self) -> Attempt | None:
         """The newest attempt, None before the first."""
-        numbers = self.numbers()
-        return self.attempt(numbers[-1]) if numbers else None
+        return self.attempt(numbers[-1]) if (numbers := self.numbers()) else None
+
+    def records(self) -> list[Record]:
+        """What its attempts without a verified end wrote down about themselves."""
+        attempts = [self.attempt(number) for number in self.numbers()]
+        left = (each for each in attempts if not (each.read("outcome") or {}).get("verified"))
+        return [record for attempt in left if (record := _record(self, attempt))]
 
     def close_attempt(self, attempt: Attempt, outcome: dict[str, Any]) -> None:
         """Write an attempt's outcome; `failed` in it decides whether it begins a streak of failures.
@@ -200,8 +210,8 @@ class Run:
 
     def write_slate(self, slate: dict[str, Any]) -> None:
         """Keep the slate of a launch that was refused: there is no attempt whose slate.json it could be in."""
-        told = {"version": VERSION, "time": round(time.time(), 3), **slate}
-        files.write_json(os.path.join(self.path, "slate.json"), told)
+        said = {"version": VERSION, "time": round(time.time(), 3), **slate}
+        files.write_json(os.path.join(self.path, "slate.json"), said)
 
     def read_state(self) -> dict[str, Any] | None:
         """The live state; None if missing or damaged."""
@@ -220,10 +230,9 @@ class Run:
 
     def prune(self, pruning: Pruning, *, running: int) -> list[int]:
         """Remove old attempts beyond the limits; returns the numbers removed."""
-        kept = [_weigh(self.attempt(number)) for number in self.numbers()]
-        doomed = to_remove(kept, pruning, running=running)
+        doomed = to_remove([_weigh(self.attempt(number)) for number in self.numbers()], pruning, running=running)
         for number in doomed:
-            _remove_attempt(self.attempt(number).path)
+            files.remove_tree(self.attempt(number).path)
         return doomed
 
     def _sequence(self) -> int:
@@ -253,24 +262,23 @@ class Store:
         return Run(self.root, name)
 
     def runs(self) -> list[Run]:
-        """All runs there are, by name."""
+        """All runs there are, by name.
+
+        Raises:
+            StoreError: they are not ours to see.
+        """
         try:
             names = sorted(os.listdir(self.root))
+        except PermissionError as error:
+            raise StoreError(f"state directory {self.root}: {error.strerror}") from None
         except OSError:
             return []
-        ours = (name for name in names if RUN_NAME.fullmatch(name))
-        return [Run(self.root, name) for name in ours if os.path.isdir(os.path.join(self.root, name, "attempts"))]
+        ours = [Run(self.root, name) for name in names if RUN_NAME.fullmatch(name)]
+        return [run for run in ours if os.path.isdir(os.path.join(run.path, "attempts"))]
 
     def records(self) -> tuple[Record, ...]:
         """What all attempts without a verified end wrote down about themselves, of every run."""
-        found = []
-        for run in self.runs():
-            for number in run.numbers():
-                attempt = run.attempt(number)
-                if (outcome := attempt.read("outcome")) and outcome.get("verified"):
-                    continue
-                found += [record] if (record := _record(run, attempt)) else []
-        return tuple(found)
+        return tuple(record for run in self.runs() for record in run.records())
 
 
 def _record(run: Run, attempt: Attempt) -> Record | None:
@@ -285,13 +293,3 @@ def _weigh(attempt: Attempt) -> Kept:
     with contextlib.suppress(OSError):
         size = sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in os.scandir(attempt.path))
     return Kept(attempt.number, size, first_failure=bool(outcome and outcome.get("first_failure")))
-
-
-def _remove_attempt(path: str) -> None:
-    """Rename first, so that a half-removed attempt is never taken for one."""
-    import shutil
-
-    grave = os.path.join(os.path.dirname(path), f".removed-{os.path.basename(path)}")
-    with contextlib.suppress(OSError):
-        os.rename(path, grave)
-        shutil.rmtree(grave, ignore_errors=True)

@@ -88,7 +88,7 @@ def _open_closed_streams() -> None:
 def _guarded(action: Callable[[], object]) -> None:
     """One clear line instead of a traceback for everything that users can bring about."""
     try:
-        action()
+        _answered(action)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)
@@ -103,6 +103,15 @@ def _guarded(action: Callable[[], object]) -> None:
             raise
         told = f"{type(error).__name__}: {error}"
         _fail(Exit.INTERNAL, f"internal error: {told}; please report it, with SUPERVISE_TRACEBACK=1 for the details")
+
+
+def _answered(action: Callable[[], object]) -> None:
+    """An answer that is only written on the way out may not find room then, when nobody could say so any more."""
+    try:
+        action()
+    except SystemExit:
+        sys.stdout.flush()
+        raise
 
 
 def _lack(error: Exception) -> str | None:
@@ -122,7 +131,18 @@ def _lack(error: Exception) -> str | None:
         return _NO_THREAD
     if isinstance(error, FileNotFoundError) and error.filename is None and not _in_a_directory():
         return _NO_DIRECTORY
-    return _NO_MEMORY if error.errno == errno.ENOMEM else f"{error.filename or 'system call'}: {error.strerror}"
+    return _NO_MEMORY if error.errno == errno.ENOMEM else f"{error.filename or _unnamed(error)}: {error.strerror}"
+
+
+def _unnamed(error: OSError) -> str:
+    """What failed where no file is named: what does not take an empty line did not take the answer either."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError as again:
+        if again.errno == error.errno:
+            return "standard output"
+    return "system call"
 
 
 def _in_a_directory() -> bool:

@@ -66,8 +66,10 @@ def _restart(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the next attempt is ready.")] = False,
     timeout: Timeout = None,
 ) -> None:
-    """The stop path, a clean slate and the next attempt, by the same supervise. With --wait: exit 0 once that is ready,
-    90 if it is not in time, the run's own status if it ends.
+    """The stop path, a clean slate and the next attempt, by the same supervise.
+
+    Exit 3 if it is being stopped or not live, 94, with nothing ended, if the next launch is sure to be refused. With
+    --wait: 0 once that is ready, 90 if it is not in time, the run's own status if it ends.
     """
     from supervise.verbs.restart import restart
 
@@ -84,7 +86,7 @@ def _wait(
 ) -> None:
     """Exit 0 once it is ready, the run's own status if it ends; in time neither: 90 with --ready, else 125.
 
-    With --timeout, RUN may be one that has not been started yet.
+    With --timeout, RUN may be one that has not been started yet; if it never is, that is late, too.
     """
     from supervise.verbs.wait import wait
 
@@ -93,7 +95,7 @@ def _wait(
 
 @app.command("attach", short_help="The console of a detached run.")
 def _attach(run: MaybeRun = None) -> None:
-    """What a run that was started with -d says, from its beginning, until it ends. Ctrl-C leaves it as it is."""
+    """What a run that was started with -d says, from its beginning, until it ends. Ctrl-C or Ctrl-\\ leaves it."""
     from supervise.verbs.attach import attach
 
     raise typer.Exit(attach(run))

@@ -120,6 +120,8 @@ def _textfile(given: str) -> str:
         raise typer.BadParameter(f"--metrics-file {given!r}: node_exporter reads only names that end in {_SUFFIX}")
     if os.path.isdir(path):
         raise typer.BadParameter(f"--metrics-file {given!r}: is a directory")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise typer.BadParameter(f"--metrics-file {given!r}: name a file in a directory that exists")
     return path
 
 

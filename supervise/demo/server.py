@@ -44,6 +44,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--load-s", type=float, default=0.5, help="seconds from start to ready")
     add("--shm", type=int, default=0, metavar="BYTES", help="size of a shared memory segment to use")
     add("--ipc", type=int, default=0, metavar="N", help="number of sockets to make in $VLLM_RPC_BASE_PATH or $TMPDIR")
+    add("--shutdown-timeout", type=float, default=0.0, metavar="S", help="let running requests finish for so long")
     add("--request-s", type=float, default=0.0, help="seconds that a completion takes")
     add("--sleep-mode", action="store_true", help="have /sleep, /wake_up and /is_sleeping")
     add("--say", action="append", default=[], metavar="TEXT", help="print this line early; may be repeated")

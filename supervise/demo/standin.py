@@ -26,6 +26,7 @@ FORWARD = "forward"
 _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _SHARDS = 3
 _FOREVER_S = 1e8
+_POLL_S = 0.1
 # From its first fatal line to its exit a real vLLM takes 0.6 to 16 s (VLLM_REAL.md sections 7 and 8).
 _DYING_S = 0.3
 
@@ -242,7 +243,17 @@ class Server:
             self._on_child_end()
         elif signum == signal.SIGINT or not (self._options.ignore_term or self._lose()):
             self._log.info("launcher.py:110", "Shutting down FastAPI HTTP server.")
+            self._drain()
             raise Ended(0)
+
+    def _drain(self) -> None:
+        """Let running requests finish, as a vLLM with --shutdown-timeout does; without it they are cut off."""
+        deadline = time.monotonic() + self._options.shutdown_timeout
+        while self._ready and self._counters.read().running and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if self._options.shutdown_timeout:
+            # The last answer is on its way through a thread of its own.
+            time.sleep(_POLL_S)
 
     def _on_child_end(self) -> None:
         ended = self._family.ended()

@@ -64,6 +64,7 @@ class Keeper:
         self.strangers = frozenset(child for child in _children() if child.pid != pid)
         self._splitter = wire.Splitter()
         self._unheard: list[wire.Message] = []
+        self._unsent = b""
         # Our own child: even if it died at once it is a zombie now, and has an identity.
         self.guard = procfs.identify(pid) or ProcessId(pid, 0)
         self._ask(keep_open, request="hold", log=log, leaf=leaf, record=record)
@@ -128,11 +129,11 @@ class Keeper:
 
     def note(self) -> None:
         """Ask it to note its members and the shared memory they use; the answer, if there is news, is `noted`."""
-        self._ask(request="note")
+        self._offer(request="note")
 
     def signal(self, signum: int) -> None:
         """Ask it to pass a signal on to the leader."""
-        self._ask(request="signal", signum=signum)
+        self._offer(request="signal", signum=signum)
 
     def suspend(self) -> None:
         """Ask it to stop all members; the answer is `suspended`."""
@@ -179,11 +180,23 @@ class Keeper:
             if fds:
                 # The descriptors ride on the first byte (unix(7), SCM_RIGHTS); a lone newline is no message.
                 socket.send_fds(self.channel, [b"\n"], list(fds))
-            self.channel.sendall(wire.encode(request))
+            self.channel.sendall(self._unsent + wire.encode(request))
         except OSError:
             pass
         finally:
+            self._unsent = b""
             self.channel.setblocking(False)
+
+    def _offer(self, **request: object) -> None:
+        """Ask for what can be left out: one that is stopped takes no more than its socket does."""
+        try:
+            if self._unsent:
+                self._unsent = self._unsent[self.channel.send(self._unsent) :]
+            if not self._unsent:
+                message = wire.encode(request)
+                self._unsent = message[self.channel.send(message) :]
+        except OSError:
+            pass
 
 
 def _children() -> list[ProcessId]:

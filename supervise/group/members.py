@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from supervise.host import procfs
@@ -69,3 +70,8 @@ def describe(process: Process) -> dict[str, Any]:
         "state": process.state,
         "uid": process.uid,
     }
+
+
+def told(described: Mapping[str, Any]) -> str:
+    """One that was described, in a few words."""
+    return f"pid {described['pid']} {described['title']}, state {described['state']}"

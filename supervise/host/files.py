@@ -78,7 +78,8 @@ def append_line(path: str, line: str) -> None:
     """Add one line to a file, or nothing of it.
 
     A line that somebody left unfinished, because the disk was full or the machine went down, stays a line of its own. A
-    pipe or a device in the file's place is not written to: whoever opens one may wait for ever.
+    pipe, a device or a link in the file's place is not written to: whoever opens one may wait for ever, or write
+    elsewhere.
 
     Args:
         path: a regular file, made if it is missing.
@@ -87,7 +88,7 @@ def append_line(path: str, line: str) -> None:
     Raises:
         OSError: it was not added.
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
     try:
         state = os.fstat(fd)
@@ -263,3 +264,17 @@ def make_private(base: str, *below: str) -> None:
             os.mkdir(path, 0o700)
     if not os.path.isdir(path):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a directory of ours: renamed first, so that a half-removed one is never taken for a whole one.
+
+    Args:
+        path: of the directory; that it cannot be removed is no error.
+    """
+    import shutil
+
+    grave = os.path.join(os.path.dirname(path), f".removed-{os.path.basename(path)}")
+    with contextlib.suppress(OSError):
+        os.rename(path, grave)
+        shutil.rmtree(grave, ignore_errors=True)

@@ -82,14 +82,16 @@ class Watch:
 
 
 class Verdict(NamedTuple):
-    """What a look has shown: `clock_s` of `patience_s` are over, on the clock that runs out first.
+    """What a look has shown: `clock_s` of `patience_s` are over, on the clock that may run out first.
 
+    In `left_s` seconds one does if the server goes on as it does now: while it is busy that of idleness does not run.
     `text` describes the stall that there is, None if there is none. `news` is True if it begins with this look. After
     `resumed_s` seconds one is over. `expired` says that it has lasted too long.
     """
 
     clock_s: float
     patience_s: float
+    left_s: float
     text: str | None = None
     news: bool = False
     resumed_s: float | None = None
@@ -129,21 +131,27 @@ def look_again(
     signs = signs._replace(received=_more(watch.look.received, now.received))
     if _progress(watch.look, now, signs, seconds):
         resumed_s = watch.stuck_s + seconds if watch.said else None
-        return Watch(now), Verdict(0.0, allowed.patience_s, resumed_s=resumed_s)
+        return Watch(now), Verdict(0.0, allowed.patience_s, allowed.patience_s, resumed_s=resumed_s)
     traced = any(effort.traced for effort in now.efforts.values())
     counted_s = 0.0 if traced or not now.efforts else min(seconds, _GAP * period_s)
     stuck_s = watch.stuck_s + counted_s
-    idle_s = 0.0 if _active(watch.look, now, signs, seconds) else watch.idle_s + counted_s
+    active = _active(watch.look, now, signs, seconds)
+    idle_s = 0.0 if active else watch.idle_s + counted_s
     read, received = _sum(watch.read, signs.read), _sum(watch.received, signs.received)
     stands = max(idle_s, stuck_s / BUSY) >= SAID * allowed.patience_s
     then = Watch(now, stuck_s, idle_s, read, received, said=stands)
     resumed_s = stuck_s if watch.said and not stands else None
-    clock_s, patience_s = min(
-        (idle_s, allowed.patience_s), (stuck_s, BUSY * allowed.patience_s), key=lambda clock: clock[1] - clock[0]
-    )
+    idle, stuck = (idle_s, allowed.patience_s), (stuck_s, BUSY * allowed.patience_s)
+    clock_s, patience_s = min(idle, stuck, key=_left)
+    left_s = _left(stuck) if active else _left((clock_s, patience_s))
     text = _told(then, phase, signs.cpu_s / max(seconds, 0.001)) if stands else None
     expired = allowed.acts and clock_s >= patience_s
-    return then, Verdict(clock_s, patience_s, text, stands and not watch.said, resumed_s, expired)
+    return then, Verdict(clock_s, patience_s, left_s, text, stands and not watch.said, resumed_s, expired)
+
+
+def _left(clock: tuple[float, float]) -> float:
+    clock_s, patience_s = clock
+    return patience_s - clock_s
 
 
 def _between(before: Mapping[ProcessId, Effort], now: Look) -> Signs:

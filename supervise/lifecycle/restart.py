@@ -145,7 +145,7 @@ def _pointless(policy: Policy, row: Sequence[Failure], failure: Failure) -> Give
         return GiveUp(Exit.DETERMINISTIC, f"no relaunch: the same cause as attempt {row[-1].attempt} at the same phase")
     if policy.when is When.ALWAYS:
         return None
-    if same:
+    if same and failure.failure is not FailureClass.TRANSIENT:
         # Alike is not the same: many things end a server with SIGKILL, and it may be another one the third time.
         return GiveUp(
             Exit.GAVE_UP, f"gave up: {failure.name}, like attempt {row[-1].attempt}, and nobody printed a cause"

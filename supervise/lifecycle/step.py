@@ -180,6 +180,9 @@ def _verifying(state: Verifying, event: Event) -> Step:
             return Step(replace(state, reason=_asked_too(state.reason, signum)))
         case RestartAsked():
             return Step(replace(state, reason=_again(state.reason)))
+        case Broken():
+            # The look itself has failed: it is over without one, for nobody will tell of it any more.
+            return Step(conclude(replace(state.reason, cause=Cause.BROKEN), None, state.survivors))
         case Verified(diagnosis, held, restarts, attempt):
             done = conclude(state.reason, diagnosis, state.survivors + held)
             if state.reason.again and done.status not in _FINAL:
@@ -239,12 +242,19 @@ def conclude(reason: Reason, diagnosis: Diagnosis | None, survivors: int) -> Don
         case Cause.FATAL | Cause.HUNG:
             return Done(Exit.HUNG)
         case Cause.DIED:
-            return Done(_own_status(reason.status or 0))
+            return _died(reason.status or 0, reason.signum)
 
 
 _ENOENT = 2
 # Where there would be no clean slate, or nobody to make one, nothing begins anew.
 _FINAL = (Exit.SURVIVORS, Exit.INTERNAL)
+
+
+def _died(status: int, signum: int | None) -> Done:
+    if signum is not None and status in (0, -signum, 128 + signum):
+        # Whoever asked us asked the server as well (KillMode=control-group, a shutdown), and it was the faster one.
+        return Done(128 + signum, reraise=signum)
+    return Done(_own_status(status))
 
 
 def _own_status(status: int) -> int:

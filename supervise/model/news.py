@@ -49,11 +49,15 @@ class Progressed(NamedTuple):
 
 
 class Working(NamedTuple):
-    """A look at a server that starts: seconds since anything went on, and how long that may last."""
+    """A look at a server that starts: seconds since anything went on, and how long that may last.
+
+    `stall` describes the one that stands now, also of a server that is busy and gets nowhere; None if there is none.
+    """
 
     phase: str | None
     idle_s: float
     patience_s: float
+    stall: str | None = None
 
 
 class Stalled(NamedTuple):
@@ -100,7 +104,7 @@ class Ended(NamedTuple):
     """An attempt is over; `outcome` as in outcome.json, `failure` is the name of the class, None if it did not fail.
 
     `ready_s` is None if it never was ready, `stop_s` the seconds that its stop path took, `survivors` how many
-    processes were left after it.
+    processes were left after it, and `survived` a few words about each.
     """
 
     attempt: int
@@ -118,6 +122,7 @@ class Ended(NamedTuple):
     asked: bool
     log: str
     advice: tuple[str, ...] = ()
+    survived: tuple[str, ...] = ()
 
 
 class Relaunching(NamedTuple):

@@ -19,10 +19,12 @@ class Probed(NamedTuple):
     """An answer.
 
     `detail` says who answers where it is not ours, `note` what could not be asked of one that is. `again_s` is when it
-    is worth while to ask again, in seconds: some servers work for each answer.
+    is worth while to ask again, in seconds: some servers work for each answer. `named`: what it serves is known, or is not
+    told, and need not be asked for again.
     """
 
     answer: Answer
     detail: str = ""
     note: str = ""
     again_s: float = 1.0
+    named: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import NamedTuple
@@ -76,7 +77,9 @@ def _samples(text: str, names: Iterable[str]) -> list[_Sample] | None:
         found = [each for family in families("\n".join(lines) + "\n") for each in family.samples]
     except ValueError:
         return None
-    return [_Sample(each.name, dict(each.labels), each.value) for each in found if each.name in wanted]
+    # NaN and Inf are numbers to Prometheus, and no counts.
+    counts = (each for each in found if each.name in wanted and math.isfinite(each.value))
+    return [_Sample(each.name, dict(each.labels), each.value) for each in counts]
 
 
 def _asleep(samples: Iterable[_Sample], rule: LivenessRule) -> bool | None:

@@ -55,8 +55,10 @@ def derive(match: Match, env: Mapping[str, str], *, read_text: Callable[[str], s
         model=model,
         max_length=values.text("max_length"),
         tensor_parallel=values.number("tp"),
+        named=bool(values.all("served")),
         served_names=values.all("served") or ((model,) if model and not match.guessed else ()),
         part=part.name if part else None,
+        drain_s=float(max(0, values.number("drain") or 0)),
         mutual_tls=values.number("client_certs") == _CERT_REQUIRED,
         # Several keys may be given, each is good; an empty one is none.
         key=next(filter(None, values.all("key")), None),

@@ -35,7 +35,7 @@ VALUES = (
     "host", "port", "uds", "model", "max_length", "served", "devices", "device", "device_base", "device_step",
     "fraction", "tp", "pp", "pcp", "dp", "dp_local", "ep", "nodes", "node_rank", "tls", "supervisor_port",
     "master_port", "grpc_port", "nccl_port", "init_address", "loopback", "grpc", "headless", "multi_port", "dp_rank",
-    "dp_attention", "key", "client_certs",
+    "dp_attention", "key", "client_certs", "drain",
 )  # fmt: skip
 """The names that a value of a profile may have."""
 
@@ -268,6 +268,7 @@ def _ready_rule(table: Table) -> ReadyRule:
         lines=table.patterns("lines"),
         http=table.maybe_text("http"),
         models=table.maybe_text("models"),
+        resolves=table.truth("resolves"),
         timeout_s=table.count("timeout_s") or ANSWER_S,
         every_s=table.count("every_s") or EVERY_S,
     )

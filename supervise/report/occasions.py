@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,25 @@ from supervise.model import news as told
 from supervise.model.exits import Exit
 from supervise.model.telling import Occasion
 from supervise.report.private import private
+from supervise.text import printable
 
 if TYPE_CHECKING:
     from supervise.model.news import News
 
 VERSION = 1
 _OUTCOME_HUNG = "hung"
+_VARIABLES = {
+    "event": "EVENT",
+    "run": "RUN_NAME",
+    "engine": "ENGINE",
+    "attempt": "ATTEMPT_NUMBER",
+    "state": "STATE",
+    "log": "LOG",
+    "exit_status": "EXIT_STATUS",
+    "cause": "CAUSE",
+    "class": "CLASS",
+    "signature": "SIGNATURE",
+}
 # The end of a run by a signal is one that somebody asked for: 128 and its number.
 _SIGNALLED = 128
 
@@ -60,7 +74,9 @@ class Occasions:
             return None
         occasion, more = found
         common = {**self._common, "event": occasion.value, "time": round(now, 3)}
-        return Happening(occasion, {**common, **_EMPTY, **self._where(), **more})
+        said = {**common, **_EMPTY, **self._where(), **more}
+        # Nothing to say is said in one way only.
+        return Happening(occasion, {name: None if value == "" else value for name, value in said.items()})
 
     def _remember(self, news: News) -> None:
         match news:
@@ -139,3 +155,10 @@ def _private(text: str | None) -> str | None:
 
 def _rounded(phases: Any) -> dict[str, float]:
     return {name: round(seconds, 3) for name, seconds in phases.items()}
+
+
+def variables(told: Mapping[str, Any]) -> dict[str, str]:
+    """What a hook is told in its environment: the same, for those that read no JSON."""
+    return {
+        f"SUPERVISE_{name}": printable(str(told[key])) for key, name in _VARIABLES.items() if told.get(key) is not None
+    }

@@ -16,8 +16,8 @@ _NAME = (
     r"password|passwd|passphrase|credentials?)(?![A-Za-z]|[-_](?!id\b))"
 )
 
-_SECRETS = (
-    # By their form: Hugging Face, OpenAI and its like, GitHub, GitLab, Slack, AWS, Google, NVIDIA, JSON Web Tokens.
+_FORMS = (
+    # Hugging Face, OpenAI and its like, GitHub, GitLab, Slack, AWS, Google, NVIDIA, JSON Web Tokens.
     (re.compile(r"\b(?:hf|api_org)_[A-Za-z0-9]{8,}"), _HIDDEN),
     (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _HIDDEN),
     (
@@ -27,11 +27,14 @@ _SECRETS = (
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\bnvapi-[\w-]{16,}"), _HIDDEN),
     (re.compile(r"\beyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?"), _HIDDEN),
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*"), _HIDDEN),
+    (re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\g<scheme>{_HIDDEN}@"),
+)
+_SECRETS = (
+    *_FORMS,
     # By what stands in front of them; a flag may have several.
     (re.compile(r"(?i)\b(bearer|basic)\s+(?!auth\b|realm\b)[A-Za-z0-9+/=._~-]{6,}"), rf"\1 {_HIDDEN}"),
     (re.compile(rf"(?i)(--?{_NAME})(=|\s+){_HARMLESS}(?!-){_VALUE}(?:\s+(?!-){_VALUE})*"), rf"\1\2{_HIDDEN}"),
     (re.compile(rf"(?i)([\"']?{_NAME}[\"']?\s*(?:=|:)\s*){_HARMLESS}{_VALUE}"), rf"\1{_HIDDEN}"),
-    (re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\g<scheme>{_HIDDEN}@"),
     (
         re.compile(
             r"(?i)([?&](?:[\w.-]*(?:sig|signature|token|key|auth|secret|credential|password)[\w.-]*)=)[^&\s'\"]+"
@@ -56,3 +59,12 @@ def private(text: str) -> str:
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return _HOMES.sub("~", text)
+
+
+def is_secret(text: str) -> bool:
+    """Whether something in a text is a secret by its form alone: a token of a known kind, a password in a URL.
+
+    Args:
+        text: a word of a command line.
+    """
+    return any(pattern.search(text[:_LONGEST]) for pattern, _ in _FORMS)

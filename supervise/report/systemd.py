@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from supervise.model import news
 from supervise.model.exits import Exit
+from supervise.model.slate import Verdict
 from supervise.report.notify import microseconds
 from supervise.text import duration, printable, roughly, shorten
 
 if TYPE_CHECKING:
+    from supervise.model.slate import SlateResult
     from supervise.report.notify import Notify
 
 Assignments = dict[str, object]
@@ -57,6 +59,8 @@ class Systemd:
         self._status = ""
         self._attempt: int | None = None
         self._loading = ""
+        self._stands = False
+        self._obstacle: str | None = None
         # Before anything is read or waited for: an extension that comes after the time-out is none.
         self._notify.send(**self._extension(slate_s))
 
@@ -95,7 +99,7 @@ class Systemd:
         if told.state == "sweeping":
             self._say("looking for what earlier attempts left", self._extension(self._slate_s))
         elif told.state == "starting":
-            self._patience_s = _FIRST_PATIENCE_S
+            self._patience_s, self._loading, self._stands = _FIRST_PATIENCE_S, "", False
             self._say(f"{self._numbered()}starting", self._extension(self._patience_s))
         elif told.state in _ENDING:
             self._notify.send(**self._extension(0.0))
@@ -104,7 +108,7 @@ class Systemd:
         percent = f" {told.percent:.0f} %" if told.percent is not None else ""
         counts = f" ({told.done}/{told.total})" if told.total else ""
         left = f", ready in about {roughly(told.eta_s)}" if told.eta_s is not None else ""
-        self._loading = f"{told.phase}{percent}{counts}"
+        self._loading, self._stands = f"{told.phase}{percent}{counts}", False
         self._say(
             f"{self._numbered()}{self._loading} after {duration(told.elapsed_s)}{left}",
             self._extension(self._patience_s),
@@ -115,11 +119,13 @@ class Systemd:
         self._patience_s = told.patience_s
         rest_s = told.patience_s - told.idle_s
         extension = self._extension(rest_s) if rest_s >= 0 else {}
-        if told.idle_s < _IDLE_TOLD_S:
-            self._say(self._status, extension)
-            return
-        where = self._loading or told.phase or "starting"
-        self._say(f"{self._numbered()}{where}, no progress for {roughly(told.idle_s)}", extension)
+        where, stood = self._loading or told.phase or "starting", self._stands
+        self._stands = told.stall is not None or told.idle_s >= _IDLE_TOLD_S
+        if self._stands:
+            self._say(self._numbered() + (told.stall or f"{where}, no progress for {roughly(told.idle_s)}"), extension)
+        else:
+            # What was said last still holds, unless that was that it stands still.
+            self._say(f"{self._numbered()}{where}" if stood else self._status, extension)
 
     def _ready(self, told: news.BecameReady) -> None:
         self._state, self._loading = "active", ""
@@ -147,13 +153,16 @@ class Systemd:
                 self._say(
                     f"attempt {told.attempt}: {told.cause or told.why}; again{after}", self._extension(told.after_s)
                 )
+            case news.Swept(result):
+                self._obstacle = _obstacle(result)
             case news.Over():
                 self._over(told)
 
     def _over(self, told: news.Over) -> None:
         self._state = "stopping"
         failed = {"ERRNO": _ERRNO[told.exit_status]} if told.exit_status in _ERRNO else {}
-        parts = [part for part in (told.cause, told.why) if part]
+        refused = self._obstacle if told.exit_status == Exit.SLATE else None
+        parts = [part for part in (refused or told.cause, told.why) if part]
         over: Assignments = {"STOPPING": 1, "EXIT_STATUS": told.exit_status, **failed, **self._extension(0.0)}
         self._say("; ".join(parts) if parts else self._status, over)
 
@@ -181,3 +190,15 @@ class Systemd:
             self._status = assignments["STATUS"] = status
         if assignments:
             (self._notify.send if hurry else self._notify.soon)(**assignments)
+
+
+def _obstacle(slate: SlateResult) -> str | None:
+    """What keeps a launch from following, in one line; None if nothing does."""
+    if slate.clean:
+        return None
+    in_the_way = [
+        *(f"{finding.subject} ({', '.join((finding.ownership, *finding.evidence))})" for finding in slate.obstacles),
+        *(check.text for check in slate.refusals),
+        *(outcome.finding.subject for outcome in slate.outcomes if outcome.verdict is not Verdict.GONE),
+    ]
+    return f"nothing was launched: {in_the_way[0]}" if in_the_way else "nothing was launched: the slate is not clean"

@@ -11,7 +11,9 @@ import stat
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from supervise.model.exits import MEANING
+from supervise.group.signalling import STOPPING
+from supervise.host.signals import name as signal_name
+from supervise.model.exits import MEANING, Exit
 from supervise.model.news import Ended, Over, Relaunching, Swept
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 DEFAULT = "/dev/termination-log"
 MOST_BYTES = 4096
 _LONGEST_LINE = 800
+_NOT_LAUNCHED = "not-launched"
+_SIGNALLED = 128
 
 
 def default_path(env: Mapping[str, str], pid: int, path: str = DEFAULT) -> str | None:
@@ -58,6 +62,7 @@ class TerminationMessage:
         self._last: Ended | None = None
         self._slate: SlateResult | None = None
         self._failed = False
+        self._nothing_runs = True
 
     def hear(self, news: News) -> None:
         """Write what is known at an end."""
@@ -65,13 +70,16 @@ class TerminationMessage:
             case Swept(result):
                 self._slate = result
             case Ended():
-                self._last, self._slate = news, None
-                self._write(_of(news.exit_status), *self._attempt(news))
+                self._last, self._slate, self._nothing_runs = news, None, False
+                self._write(_head(news.exit_status, news), *self._attempt(news))
             case Relaunching() if self._last is not None:
-                head = f"{_of(self._last.exit_status)}; to be launched again: {news.why}"
+                self._nothing_runs = True
+                head = f"{_head(self._last.exit_status, self._last)}; to be launched again: {news.why}"
                 self._write(head, *self._attempt(self._last))
             case Over(exit_status, why, cause):
-                self._write(_of(exit_status), *([why] if why else []), *self._end(cause))
+                stopped = _stopped(exit_status) if self._nothing_runs else None
+                head = f"{stopped}, while nothing ran" if stopped else _head(exit_status, self._last)
+                self._write(head, *([why] if why else []), *self._end(cause))
 
     def close(self) -> None:
         """Nothing is left to be done."""
@@ -85,7 +93,7 @@ class TerminationMessage:
             yield f"cause: {cause}"
 
     def _attempt(self, ended: Ended) -> Iterator[str]:
-        if ended.cause is not None:
+        if ended.cause is not None and ended.outcome != _NOT_LAUNCHED:
             yield f"cause: {ended.cause}"
         known = {"class": ended.failure, "signature": ended.signature, "fingerprint": ended.fingerprint}
         if told := [f"{name} {value}" for name, value in known.items() if value is not None]:
@@ -96,6 +104,7 @@ class TerminationMessage:
             from supervise.text import plural
 
             yield f"{plural(ended.survivors, 'process')} survived"
+            yield from (f"survived: {survivor}" for survivor in ended.survived)
         yield f"run {self._run}, attempt {ended.attempt}, log {ended.log}"
 
     def _write(self, *lines: str) -> None:
@@ -125,9 +134,23 @@ def message(lines: tuple[str, ...]) -> bytes:
     return written
 
 
-def _of(exit_status: int) -> str:
+def _head(exit_status: int, ended: Ended | None) -> str:
+    """The status, and what it means here."""
     meaning = MEANING.get(exit_status)
+    if ended is not None and ended.exit_status == exit_status:
+        if ended.asked and (stopped := _stopped(exit_status)):
+            return stopped
+        if ended.outcome == _NOT_LAUNCHED:
+            meaning = ended.cause or meaning
+        elif exit_status in (Exit.CANNOT_EXECUTE, Exit.NOT_FOUND):
+            meaning = "the server's own"
     return f"exit status {exit_status}{f': {meaning}' if meaning else ''}"
+
+
+def _stopped(exit_status: int) -> str | None:
+    """That somebody has stopped it, if the status says so; a server that somebody has killed has the same."""
+    signum = exit_status - _SIGNALLED
+    return f"exit status {exit_status}: stopped by {signal_name(signum)}, as asked" if signum in STOPPING else None
 
 
 def _obstacles(slate: SlateResult) -> Iterator[str]:

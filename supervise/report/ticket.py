@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from supervise.group.members import told
 from supervise.report.console import RELAUNCH
 from supervise.report.postmortem import PostMortem, when
 from supervise.report.private import private
@@ -36,7 +37,7 @@ def ticket(what: PostMortem) -> str:
         parts += ["### Timeline", _table([(f"+{duration(e.at_s)}", _lasted(e.name, e.took_s)) for e in what.timeline])]
     parts += ["### Changed", _items(what.comparison)]
     if what.left is not None:
-        named = [f"survived: pid {each['pid']} {each['title']}, state {each['state']}" for each in what.left.survivors]
+        named = [f"survived: {told(each)}" for each in what.left.survivors]
         parts += ["### Left behind" if not what.left.clean else "### Verified", _items([*what.left.sentences, *named])]
     if what.files:
         parts += ["### Files", _items(f"{path}: {said}" for path, said in what.files)]

@@ -138,13 +138,15 @@ def _account(unit: UnitFile) -> Iterator[str]:
         return
     yield from _because("GPUs take no root; an account of its own is best. It must be able to read the model.")
     yield f"User={unit.account}"
+    place = f"supervise-{unit.account}"
     yield from _because(
-        "State and logs of all runs. To ask from a shell: STATE_DIRECTORY=/var/lib/supervise supervise status"
+        "State and logs of all runs of this account: systemd gives the whole directory to it at each start. To ask "
+        f"from a shell: STATE_DIRECTORY=/var/lib/{place} supervise status"
     )
     yield from (
-        "StateDirectory=supervise",
+        f"StateDirectory={place}",
         "StateDirectoryMode=0700",
-        "LogsDirectory=supervise",
+        f"LogsDirectory={place}",
         "LogsDirectoryMode=0750",
     )
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from supervise import lifecycle as life
-from supervise.attempts.store import Store
+from supervise.attempts.store import Run, Store
 from supervise.group.boot import Booted
 from supervise.host import kernel, procfs
 from supervise.model.exits import Exit
@@ -51,7 +51,9 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         console.line("note", note)
     target = store.run(planned.need.run)
     target.create()
-    lock = take_lock(target, planned.deadlines, console, replace=options.replace)
+    lock = (
+        _replace(planned, store, target, console) if options.replace else take_lock(target, planned.deadlines, console)
+    )
     if lock is None:
         return life.Done(Exit.SLATE)
     for note in target.examine():
@@ -65,3 +67,9 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
         console.close()
         worlds.leave()
         os.close(lock)
+
+
+def _replace(planned: plan.Plan, store: Store, target: Run, console: Console) -> int | None:
+    from supervise.runner.replacing import take
+
+    return take(planned, store, target, console)

@@ -25,16 +25,23 @@ _LARGEST_ANSWER = 1024 * 1024
 
 
 class RefusedError(Exception):
-    """It has answered, and does not do it; the text says why."""
+    """It has answered, and does not do it; the text says why, `status` is the exit status that it means, if any."""
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        super().__init__(text)
+        self.status = status
 
 
-def ask(run: Run, request: str, within_s: float = _ANSWER_S, **more: object) -> dict[str, Any] | None:
+def ask(
+    run: Run, request: str, within_s: float = _ANSWER_S, whose: ProcessId | None = None, **more: object
+) -> dict[str, Any] | None:
     """One request, one answer.
 
     Args:
         run: which one.
         request: see Control.
         within_s: how long the answer may take, in seconds.
+        whose: the supervise that is meant; None for whichever has the run.
         more: what belongs to the request.
 
     Returns:
@@ -43,7 +50,7 @@ def ask(run: Run, request: str, within_s: float = _ANSWER_S, **more: object) -> 
     Raises:
         RefusedError: it does not do that.
     """
-    conversation = Conversation.begin(run, request, within_s, **more)
+    conversation = Conversation.begin(run, request, within_s, whose, **more)
     if conversation is None:
         return None
     with conversation:
@@ -60,7 +67,7 @@ def ask_to_stop(run: Run, target: ProcessId, *, now: bool) -> signals.Sent:
     """
     if not suspended(target):
         try:
-            if ask(run, "stop", now=now) is not None:
+            if ask(run, "stop", whose=target, now=now) is not None:
                 return signals.Sent.DELIVERED
         except RefusedError:
             pass
@@ -75,7 +82,7 @@ def ask_to_stop(run: Run, target: ProcessId, *, now: bool) -> signals.Sent:
 def suspended(target: ProcessId) -> bool:
     """Whether a process is stopped: it will not answer before somebody continues it."""
     process = procfs.read(target.pid, cmdline=False, environ=False)
-    return process is not None and process.state == "T"
+    return process is not None and process.id == target and process.state == "T"
 
 
 class Conversation:
@@ -93,18 +100,24 @@ class Conversation:
         self.over = False
 
     @classmethod
-    def begin(cls, run: Run, request: str, within_s: float = _ANSWER_S, **more: object) -> Conversation | None:
-        """Ask; None if nobody listens.
+    def begin(
+        cls, run: Run, request: str, within_s: float = _ANSWER_S, whose: ProcessId | None = None, **more: object
+    ) -> Conversation | None:
+        """Ask; None if nobody listens, or somebody else than who is meant.
 
         Args:
             run: which one.
             request: see Control.
             within_s: how long connecting and sending may take, in seconds.
+            whose: the supervise that is meant; None for whichever has the run.
             more: what belongs to the request.
         """
         try:
             connected = peers.connect(run.path, SOCKET, within_s)
         except OSError:
+            return None
+        if not _is_of(connected, whose):
+            connected.close()
             return None
         try:
             connected.sendall(json.dumps({"version": 1, "request": request, **more}).encode() + b"\n")
@@ -137,7 +150,7 @@ class Conversation:
         if not isinstance(said, dict) or not sound({**said, "cause": None}):
             return None
         if said.get("ok") is not True:
-            raise RefusedError(str(said.get("error", "it does not say why")))
+            raise RefusedError(str(said.get("error", "it does not say why")), said.get("exit_status"))
         return said
 
     def _line(self, until: float) -> bytes | None:
@@ -157,3 +170,13 @@ class Conversation:
         line, _, rest = self._read.partition(b"\n")
         self._read = rest
         return bytes(line)
+
+
+def _is_of(connected: socket.socket, whose: ProcessId | None) -> bool:
+    """Whether that one listens there; the pid of one of another PID namespace cannot be told, and is 0 (unix(7))."""
+    if whose is None:
+        return True
+    try:
+        return peers.peer(connected).pid in (0, whose.pid)
+    except OSError:
+        return False

@@ -7,7 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
+from supervise.group.members import told
 from supervise.model import news
+from supervise.runner import launch
 from supervise.runner.audience import Audience
 from supervise.runner.journal import name_of
 from supervise.runner.report import Account, conclude, how, why
@@ -96,7 +98,7 @@ class Chronicle:
                 attempt=attempt.number,
                 exit_status=int(done.status),
                 outcome=self.reason.cause.value,
-                cause=(failure.text or failure.meaning) if failure else None,
+                cause=self._cause(failure),
                 failure=failure.failure.value if failure else None,
                 signature=failure.signature if failure else None,
                 fingerprint=failure.fingerprint if failure else None,
@@ -108,12 +110,22 @@ class Chronicle:
                 asked=self.reason.cause is life.Cause.ASKED,
                 log=attempt.log,
                 advice=tuple(failure.advice) if failure else (),
+                survived=tuple(map(told, ended.survivors)),
             )
         )
 
     @property
     def _attempt(self) -> int | None:
         return self._journal.opened.attempt.number if self._journal.opened else None
+
+    def _cause(self, failure: Diagnosis | None) -> str | None:
+        """What it failed of; a command that could not be executed has no log that says so."""
+        if failure is not None:
+            return failure.text or failure.meaning
+        reason, opened = self.reason, self._journal.opened
+        if reason is None or opened is None or reason.cause is not life.Cause.NOT_LAUNCHED:
+            return None
+        return launch.explain_errno(opened.command[0], reason.status or 0)
 
     def _ending(self, reason: life.Reason) -> news.Ending:
         asked = reason.cause is life.Cause.ASKED

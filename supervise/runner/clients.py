@@ -75,9 +75,9 @@ class Client:
         if self._outlet.dropped or (last and not self._outlet.waiting):
             self.close()
 
-    def refuse(self, why: str) -> None:
-        """The one line for a request that cannot be met."""
-        self.answer({"ok": False, "error": why})
+    def refuse(self, why: str, status: int | None = None) -> None:
+        """The one line for a request that cannot be met; `status` is the exit status that a verb has then, if any."""
+        self.answer({"ok": False, "error": why, **({} if status is None else {"exit_status": status})})
 
     def close(self) -> None:
         """Send it away."""

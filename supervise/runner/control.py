@@ -10,14 +10,17 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
 from supervise.host import peers
+from supervise.model.exits import Exit
+from supervise.model.news import Ending
 from supervise.runner.asking import SOCKET
 from supervise.runner.clients import VERSION, Client, Door
 from supervise.runner.facts import Facts, after
+from supervise.runner.tasks import Tasks
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
@@ -27,6 +30,15 @@ if TYPE_CHECKING:
 # Whoever may wait for long leaves room for somebody who wants to stop it.
 _MOST_LISTENING = 24
 _PERIOD_S = 0.25
+# What was not told of the next launch by then is not sure.
+_FORESIGHT_S = 15.0
+# There is something to lose: a server, or what it has loaded by now.
+_PRECIOUS = ("starting", "ready")
+_NOT_RUNNING = 3
+_ENDS = "it is being stopped, and does not begin again; launch it anew once it has ended"
+
+Foresight = Callable[[], Awaitable[str | None]]
+"""Why the next launch is sure to be refused, as far as that can be told while the server runs; None if it is not."""
 
 
 class _RequestError(Exception):
@@ -40,10 +52,13 @@ class Control:
         run: the run; its lock is held.
         post: takes what is asked of the lifecycle.
         console: where it is said, once, that there can be no such socket; nothing else depends on it.
+        foresee: asked before a server that may be well is ended for a restart; None for nobody.
     """
 
-    def __init__(self, run: Run, post: Callable[[life.Event], None], console: Console) -> None:
-        self._run, self._post, self._console = run, post, console
+    def __init__(
+        self, run: Run, post: Callable[[life.Event], None], console: Console, foresee: Foresight | None = None
+    ) -> None:
+        self._run, self._post, self._console, self._foresee = run, post, console, foresee
         self._facts = Facts()
         self._door: Door | None = None
         self._inode: int | None = None
@@ -51,6 +66,9 @@ class Control:
         self._listening: dict[Client, Callable[[Facts], bool] | None] = {}
         self._later: asyncio.TimerHandle | None = None
         self._told = self._facts
+        # Somebody wants the end: nothing follows, whatever is asked for then.
+        self._ends = False
+        self._tasks = Tasks(lambda error: self._console.error(f"control socket: {type(error).__name__}: {error}"))
 
     def start(self) -> None:
         """Listen; it is the loop's thread that calls, and the loop runs."""
@@ -64,6 +82,8 @@ class Control:
     def hear(self, news: News) -> None:
         """Something has happened."""
         self._facts = after(self._facts, news, time.time())
+        self._ends = self._ends or self._facts.over or self._facts.state == "done"
+        self._ends = self._ends or (isinstance(news, Ending) and news.asked and not news.restarts)
         if self._listening and self._facts.differ(self._told):
             self._tell(0.0 if self._facts.state != self._told.state else _PERIOD_S)
 
@@ -134,21 +154,49 @@ class Control:
             case "wait":
                 self._listen(client, _condition(asked.get("until", "over")))
             case "stop":
-                # A second one takes away the grace.
-                self._do(client, [life.StopAsked(signal.SIGTERM)] * (2 if asked.get("now") is True else 1))
+                self._stop(client, now=asked.get("now") is True)
             case "restart":
-                self._do(client, [life.RestartAsked()])
+                self._tasks.start(self._restart(client))
             case other:
                 raise _RequestError(f"request {other!r}: use status, watch, wait, stop or restart")
 
-    def _do(self, client: Client, events: Sequence[life.Event]) -> None:
-        """Whoever has hung up by now, for want of an answer, has tried another way: twice would be once too often."""
+    def _stop(self, client: Client, *, now: bool) -> None:
+        """Two that are not patient take away the grace."""
+        events = [life.StopAsked(signal.SIGTERM)] * 2 if now else [life.StopAsked(signal.SIGTERM, patient=True)]
+        self._ends = self._do(client, events) or self._ends
+
+    async def _restart(self, client: Client) -> None:
+        """What is sure to come to nothing ends no server that runs."""
+        # Whoever asked waits for it, in silence.
+        client.listen()
+        if not self._ends and self._facts.state in _PRECIOUS and (why := await self._foreseen()):
+            client.refuse(f"the next launch would be refused, so nothing was ended: {why}", int(Exit.SLATE))
+        elif self._ends:
+            client.refuse(_ENDS, _NOT_RUNNING)
+        else:
+            self._do(client, [life.RestartAsked()])
+
+    async def _foreseen(self) -> str | None:
+        if self._foresee is None:
+            return None
+        try:
+            return await asyncio.wait_for(self._foresee(), _FORESIGHT_S)
+        except Exception:  # noqa: BLE001 - that it could not be looked at proves nothing
+            return None
+
+    def _do(self, client: Client, events: Sequence[life.Event]) -> bool:
+        """Whoever has hung up by now, for want of an answer, has tried another way: twice would be once too often.
+
+        Returns:
+            Whether it was done.
+        """
         if client.gone:
             client.close()
-            return
+            return False
         for event in events:
             self._post(event)
         client.answer({"ok": True, **self._live()})
+        return True
 
     def _live(self) -> dict[str, Any]:
         latest = self._run.latest() if self._facts.attempt is None else None

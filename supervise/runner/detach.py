@@ -7,16 +7,18 @@ booted before: it would be a child of the wrong one.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import fcntl
+import io
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from supervise.attempts.log import Follower
 from supervise.attempts.place import settle
 from supervise.attempts.roles import living
 from supervise.attempts.store import Run, Store, StoreError
@@ -29,6 +31,9 @@ from supervise.runner.holder import refuse
 from supervise.runner.plan import Options, Plan
 from supervise.text import duration, home
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 CONSOLE = "console.log"
 """Where one that has been detached says what others say on a terminal."""
 
@@ -36,6 +41,7 @@ _CLAIM = "detach.lock"
 _SLACK_S = 60.0
 _LOOK_EVERY_S = 0.05
 _ASKING = (signal.SIGINT, signal.SIGTERM)
+_PIECE = 64 * 1024
 
 
 def detach(command: Sequence[str], options: Options) -> int | None:
@@ -50,11 +56,12 @@ def detach(command: Sequence[str], options: Options) -> int | None:
         server has been launched, that of the other one if it ended before.
 
     Raises:
-        NotExecutableError, ProfileError, PlaceError, StoreError, OSError: nothing was begun.
+        NotExecutableError, ProfileError, PlaceError, StoreError, TellingError, TierError, OSError: nothing was begun.
     """
     launch.resolve(command[0], os.environ)
     planned = plan.make(command, os.environ, options)
-    run = Store(settle(os.environ).root).run(planned.need.run)
+    store = Store(settle(os.environ).root)
+    run = store.run(planned.need.run)
     run.create()
     console = for_stream()
     claim = _claim(run)
@@ -62,16 +69,27 @@ def detach(command: Sequence[str], options: Options) -> int | None:
         console.line("slate", f"{run.name}: another supervise -d is about to launch it")
         return Exit.SLATE
     holder = living(run.read_state(), "supervisor")
-    if holder is not None and not options.replace:
-        refuse(run, holder, console)
+    if holder is not None and not _may_go_on(planned, store, run, holder, console):
         return Exit.SLATE
     said = _fresh(run)
+    hearing, telling = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     other = _fork_twice()
     if other is None:
-        _settle_down(said)
+        _settle_down(said, telling)
         return None
     os.close(said)
-    return _Parent(run, other, console).wait(_bound_s(planned))
+    os.close(telling)
+    return _Parent(run, other, hearing, console).wait(_bound_s(planned))
+
+
+def _may_go_on(planned: Plan, store: Store, run: Run, holder: ProcessId, console: Console) -> bool:
+    """Whether it is worth trying although the run is live: whoever has it keeps its console if not."""
+    if not planned.options.replace:
+        refuse(run, holder, console)
+        return False
+    from supervise.runner.replacing import may_replace
+
+    return may_replace(planned, store, run, holder, console)
 
 
 def _claim(run: Run) -> int | None:
@@ -127,17 +145,48 @@ def _fork_twice() -> ProcessId | None:
     return procfs.identify(int(told)) or ProcessId(int(told), 0)
 
 
-def _settle_down(said: int) -> None:
-    """Let go of everything that belongs to whoever has started us."""
+def _settle_down(said: int, telling: int) -> None:
+    """Let go of everything that belongs to whoever has started us, but for the pipe to the one that waits."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(said, 1)
     os.dup2(said, 2)
     # What our caller has left open, its end of a pipe perhaps, on which somebody waits.
     for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd > 2:
+        if fd > 2 and fd != telling:
             with contextlib.suppress(OSError):
                 os.close(fd)
+    sys.stderr = io.TextIOWrapper(_Both(telling), encoding="utf-8", errors="backslashreplace", write_through=True)
+
+
+class _Both(io.RawIOBase):
+    """Our console: its log, and whoever waits for the launch. Each hears what it can, whatever becomes of the other.
+
+    Args:
+        telling: a pipe that never blocks, to the one that waits; it is closed once that has gone.
+    """
+
+    def __init__(self, telling: int) -> None:
+        self._telling: int | None = telling
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Buffer) -> int:
+        """Say it; that the disk is full, or nobody hears it, is no failure."""
+        said = bytes(data)
+        with contextlib.suppress(OSError):
+            os.write(2, said)
+        if self._telling is not None:
+            try:
+                os.write(self._telling, said)
+            except BlockingIOError:
+                pass
+            except OSError:
+                os.close(self._telling)
+                self._telling = None
+        return len(said)
 
 
 def _bound_s(planned: Plan) -> float:
@@ -152,12 +201,13 @@ class _Parent:
     Args:
         run: what is launched.
         other: the supervise that goes on.
+        hearing: what it says comes in here: its console log may not take it, on a full disk.
         console: where people read.
     """
 
-    def __init__(self, run: Run, other: ProcessId, console: Console) -> None:
-        self._run, self._other, self._console = run, other, console
-        self._reader = Follower(os.path.join(run.path, CONSOLE))
+    def __init__(self, run: Run, other: ProcessId, hearing: int, console: Console) -> None:
+        self._run, self._other, self._hearing, self._console = run, other, hearing, console
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def wait(self, within_s: float) -> int:
         for signum in _ASKING:
@@ -187,8 +237,9 @@ class _Parent:
         signals.send(self._other, signum)
 
     def _relay(self) -> None:
-        while piece := self._reader.read():
-            write_unless_stuck(sys.stderr, piece.decode(errors="replace"))
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._hearing, _PIECE):
+                write_unless_stuck(sys.stderr, self._decoder.decode(piece))
 
     def _tell(self) -> None:
         name, attempt = self._run.name, self._run.latest()

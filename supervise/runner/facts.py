@@ -6,9 +6,6 @@ from typing import Any, NamedTuple
 
 from supervise.model import news
 
-# So lately something went on again: it does not stall any more.
-_LATELY_S = 15.0
-
 
 class Facts(NamedTuple):
     """What people want to know of a run that lives; `None` where it is not known or makes no sense now.
@@ -54,7 +51,9 @@ class Facts(NamedTuple):
 
 def _told(facts: Facts) -> Facts:
     percent = None if facts.percent is None else float(int(facts.percent))
-    return facts._replace(percent=percent, ready_at=None, relaunch_at=None)
+    # Of a stall how long it lasts, not every figure of the CPU.
+    stalled = facts.stalled and facts.stalled.partition(";")[0]
+    return facts._replace(percent=percent, stalled=stalled, ready_at=None, relaunch_at=None)
 
 
 def after(facts: Facts, heard: news.News, now: float) -> Facts:
@@ -73,8 +72,8 @@ def after(facts: Facts, heard: news.News, now: float) -> Facts:
         case news.Progressed():
             ready_at = None if heard.eta_s is None else now + heard.eta_s
             return facts._replace(phase=heard.phase, percent=heard.percent, ready_at=ready_at, stalled=None)
-        case news.Working(_, idle_s, _) if idle_s < _LATELY_S:
-            return facts._replace(stalled=None)
+        case news.Working():
+            return facts._replace(stalled=heard.stall)
         case news.Stalled(_, text):
             return facts._replace(stalled=text)
         case news.BecameReady(attempt, seconds, _):

@@ -6,6 +6,7 @@ import signal
 import time
 from typing import Any
 
+from supervise.attempts.elsewhere import elsewhere, listens
 from supervise.attempts.roles import living
 from supervise.attempts.store import Run
 from supervise.group.ending import Deadlines
@@ -18,18 +19,18 @@ __all__ = ["living", "take_lock"]
 
 _SLACK_S = 10.0
 _LOOK_EVERY_S = 0.1
-_AT_ONCE_S = 1.0
 _WIDTH = 160
+_ENDING = "its keeper is still ending the group of a supervise that was killed"
+_ELSEWHERE = "it is held in another PID namespace, by a supervise that begins or by the keeper of one that was killed"
 
 
-def take_lock(run: Run, deadlines: Deadlines, console: Console, *, replace: bool = False) -> int | None:
+def take_lock(run: Run, deadlines: Deadlines, console: Console) -> int | None:
     """Take the run's lock; wait for a keeper that is still ending the group of a dead supervise.
 
     Args:
         run: the run.
         deadlines: of its stop path, which bound the wait.
         console: where it is said who holds the lock.
-        replace: whether a supervise that holds it is to be ended first.
 
     Returns:
         The lock's descriptor, None if the run is live.
@@ -45,20 +46,23 @@ def take_lock(run: Run, deadlines: Deadlines, console: Console, *, replace: bool
     while time.monotonic() < until:
         state = run.read_state()
         if supervisor := living(state, "supervisor"):
-            if replace and not _begun_since(supervisor):
-                from supervise.runner.replacing import take_over
-
-                return take_over(run, supervisor, deadlines, console)
             refuse(run, supervisor, console)
             return None
+        away = elsewhere(run)
+        if away and listens(run):
+            _refuse_elsewhere(run, console)
+            return None
         if not told:
-            console.waiting(f"run {run.name}: its keeper is still ending the group of a supervise that was killed")
+            console.waiting(f"run {run.name}: {_ELSEWHERE if away else _ENDING}")
             told = True
         continue_stopped(state)
         time.sleep(_LOOK_EVERY_S)
         lock = run.lock()
         if lock is not None:
             return lock
+    if elsewhere(run):
+        _refuse_elsewhere(run, console)
+        return None
     console.line("slate", f"{run.name}: the lock is held, and not by a supervise that can be seen from here")
     console.note(f"find the holder with: fuser -v {run.path}/lock")
     return None
@@ -84,6 +88,14 @@ def refuse(run: Run, supervisor: ProcessId, console: Console) -> None:
     console.note("        run beside it:  --name OTHER, on ports and GPUs of its own")
 
 
+def _refuse_elsewhere(run: Run, console: Console) -> None:
+    """The same where its pids mean nothing to us."""
+    console.line("slate", f"{run.name}: 1 finding")
+    console.note(f"BLOCKED run {run.name} is live in another PID namespace: its lock is held there")
+    console.note(f"        end it:         supervise stop {run.name}" + ("" if listens(run) else ", in that namespace"))
+    console.note("        run beside it:  --name OTHER, on ports and GPUs of its own")
+
+
 def condition(run: Run, supervisor: ProcessId) -> str:
     """How long it has been there and what it does, to be appended."""
     state = run.read_state() or {}
@@ -94,11 +106,6 @@ def condition(run: Run, supervisor: ProcessId) -> str:
         f"attempt {state['attempt']}" if state.get("attempt") else "",
     )
     return printable("".join(f", {each}" for each in told if each))
-
-
-def _begun_since(supervisor: ProcessId) -> bool:
-    """Whether that supervise began when we did, or later: two that are started at once must not end each other."""
-    return procfs.age_s(supervisor.ticks) < procfs.age_s(procfs.self_id().ticks) + _AT_ONCE_S
 
 
 def _command_line(supervisor: ProcessId) -> str:

@@ -147,6 +147,8 @@ class Journal:
         path = self.opened.attempt.path
         if not all(map(os.path.lexists, (self._state_path, self.opened.attempt.log, f"{path}/attempt.json"))):
             self.write(self._write_again)
+        elif self._run.read_state() is None:
+            self.write(self._repair)
         elif space.is_full(path):
             self.say(errno.ENOSPC, f"{path}: {os.strerror(errno.ENOSPC)}; the server runs on, what it logs is lost")
 
@@ -164,6 +166,18 @@ class Journal:
         if self.opened is not None:
             self.opened.record()
         if self._last is not None:
+            self._run.write_state(self._last)
+
+    def _repair(self) -> None:
+        """Who would ask, or stop it, by a run.json that is damaged would take the run for dead.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        from supervise.attempts import damage
+
+        if (told := damage.examined(self._state_path, damage.is_json)) is not None and self._last is not None:
+            self.say("run.json", told)
             self._run.write_state(self._last)
 
     def _restore(self) -> None:

@@ -7,24 +7,24 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from supervise.model.news import Ending, Launched, Over
+from supervise.model.news import Launched
 from supervise.runner.audience import Audience, Listener
+from supervise.runner.threads import in_thread
 
 if TYPE_CHECKING:
     from supervise import lifecycle as life
     from supervise.attempts.store import Run
     from supervise.model.news import News
     from supervise.report.console import Console
+    from supervise.runner.hooks import Hooks
     from supervise.runner.plan import Plan
 
 Post = Callable[["life.Event"], None]
 # A launch takes less; whoever looks at a slate for longer may be asked about it.
 _LATEST_S = 2.0
-# What hooks get at least after a stop path that must fit into somebody's time, and what of that time they leave: for
-# SIGTERM and SIGKILL to one that does not end, and our own way out.
-_LAST_WORDS_S = 0.5
-_FAREWELL_S = 3.0
-_SIGNALLED = (128 + 1, 128 + 2, 128 + 3, 128 + 15)
+# What hooks get at least after a stop path that must fit into somebody's time, and what of that time they leave to us.
+_LAST_WORDS_S = 0.3
+_FAREWELL_S = 0.7
 
 
 class Company:
@@ -32,27 +32,45 @@ class Company:
 
     Args:
         audience: they.
-        joining: makes those that need a loop which runs, and somebody who takes events.
+        joining: makes those that need a loop which runs, and somebody who takes events; in this order they are closed.
+        hooks: the user's, if there are any: they are waited for while the others still listen and answer.
         finishing: what is waited for when nothing more is told.
+        within_s: how long whoever stops us will wait, None if nobody says.
     """
 
     def __init__(
         self,
         audience: Audience,
         joining: Sequence[Callable[[Post], Listener]] = (),
+        *,
+        hooks: Hooks | None = None,
         finishing: Sequence[Callable[[], Awaitable[None]]] = (),
+        within_s: float | None = None,
     ) -> None:
         self.audience = audience
-        self._joining, self._finishing = joining, finishing
+        self._joining, self._hooks, self._finishing = joining, hooks, finishing
+        self._allowance = _Allowance(within_s)
+        self._ending = False
 
     def begin(self, post: Post) -> None:
         """The loop runs."""
         for make in self._joining:
             self.audience.join(make(post))
 
+    def asked(self) -> None:
+        """Somebody wants the end; whoever wants it while only hooks are waited for wants theirs."""
+        self._allowance.begin()
+        if self._ending and self._hooks is not None:
+            self._hooks.hurry()
+
     async def end(self) -> None:
-        """It is over; our signals are still taken over."""
-        self.audience.close()
+        """It is over; our signals are still taken over, and mean `asked`."""
+        self._ending = True
+        try:
+            if self._hooks is not None:
+                await self._hooks.finished(self._allowance.left())
+        finally:
+            self.audience.close()
         for finish in self._finishing:
             await finish()
 
@@ -71,12 +89,12 @@ def gather(planned: Plan, target: Run, console: Console, env: Mapping[str, str])
         OSError: hooks cannot be run.
     """
     audience = Audience((), console)
-    joining: list[Callable[[Post], Listener]] = [lambda post: _Deferred(lambda: _control(target, post, console))]
-    finishing: list[Callable[[], Awaitable[None]]] = []
+    joining: list[Callable[[Post], Listener]] = []
     if env.get("NOTIFY_SOCKET"):
         _add_manager(planned, console, env, audience, joining)
     try:
-        _add_tellers(planned, target, console, audience, finishing)
+        finishing = _add_metrics(planned, target, console, audience)
+        hooks = _add_hooks(planned, target, console, audience)
     except BaseException:
         audience.close()
         raise
@@ -84,7 +102,8 @@ def gather(planned: Plan, target: Run, console: Console, env: Mapping[str, str])
 
     for listener in containers.listeners(planned.options, env, target, console):
         audience.join(listener)
-    return Company(audience, joining, finishing)
+    joining.append(lambda post: _Deferred(lambda: _control(planned, target, post, console)))
+    return Company(audience, joining, hooks=hooks, finishing=finishing, within_s=planned.options.stop_within_s)
 
 
 def _add_manager(
@@ -107,67 +126,66 @@ def _add_manager(
         joining.append(lambda _: Heartbeat.from_environment(env, notify) or _Deaf())
 
 
-def _add_tellers(
-    planned: Plan,
-    target: Run,
-    console: Console,
-    audience: Audience,
-    finishing: list[Callable[[], Awaitable[None]]],
-) -> None:
+def _add_metrics(
+    planned: Plan, target: Run, console: Console, audience: Audience
+) -> Sequence[Callable[[], Awaitable[None]]]:
     telling, need = planned.options.telling, planned.need
-    if telling is None:
-        return
-    if telling.measured:
-        from supervise.runner.exposition import Exposition
+    if telling is None or not telling.measured:
+        return ()
+    from supervise.runner.exposition import Exposition
 
-        exposition = Exposition(telling, target.name, need.profile, need.ports, console)
-        audience.join(exposition)
-        finishing.append(exposition.finished)
-    if telling.hooks:
-        from supervise.runner.hooks import Hooks
+    exposition = Exposition(telling, target.name, need.profile, need.ports, console)
+    audience.join(exposition)
+    return (exposition.finished,)
 
-        hooks = Hooks(telling.hooks, telling.hook_timeout_s, target.name, need.profile, target.path, console)
-        within_s = planned.options.stop_within_s
-        allowance = _Allowance()
-        audience.join(hooks)
-        audience.join(allowance)
-        finishing.insert(0, lambda: hooks.finished(allowance.left(within_s)))
+
+def _add_hooks(planned: Plan, target: Run, console: Console, audience: Audience) -> Hooks | None:
+    telling, engine = planned.options.telling, planned.need.profile
+    if telling is None or not telling.hooks:
+        return None
+    from supervise.runner.hooks import Hooks
+
+    hooks = Hooks(telling.hooks, telling.hook_timeout_s, target.name, engine, target.path, console)
+    audience.join(hooks)
+    return hooks
 
 
 class _Allowance:
-    """What is left of the time of whoever stops us; nobody's time runs while nobody has asked for an end."""
+    """What is left of the time of whoever stops us; nobody's time runs while nobody has asked for an end.
 
-    def __init__(self) -> None:
+    Args:
+        within_s: all of it, None if nobody says.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, within_s: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._within_s, self._clock = within_s, clock
         self._asked_at: float | None = None
 
-    def hear(self, news: News) -> None:
-        """Somebody wants the end, or wanted it while nothing ran."""
-        match news:
-            case Ending(asked=True, restarts=False):
-                asked = True
-            case Over(exit_status):
-                asked = exit_status in _SIGNALLED
-            case _:
-                return
-        if asked and self._asked_at is None:
-            self._asked_at = time.monotonic()
+    def begin(self) -> None:
+        """Somebody asks; whoever asks again has no more time."""
+        if self._asked_at is None:
+            self._asked_at = self._clock()
 
-    def left(self, within_s: float | None) -> float | None:
-        """How long hooks may go on, in seconds; None if nobody has set a time."""
-        if within_s is None or self._asked_at is None:
+    def left(self) -> float | None:
+        """How long hooks may go on, until nothing of them runs, in seconds; None if nobody has set a time."""
+        if self._within_s is None or self._asked_at is None:
             return None
-        return max(_LAST_WORDS_S, self._asked_at + within_s - _FAREWELL_S - time.monotonic())
-
-    def close(self) -> None:
-        """Nothing is left to be done."""
+        return max(_LAST_WORDS_S, self._asked_at + self._within_s - _FAREWELL_S - self._clock())
 
 
-def _control(target: Run, post: Post, console: Console) -> Listener:
+def _control(planned: Plan, target: Run, post: Post, console: Console) -> Listener:
     from supervise.runner.control import Control
 
-    control = Control(target, post, console)
+    control = Control(target, post, console, lambda: in_thread(_foreseen, planned, target.path))
     control.start()
     return control
+
+
+def _foreseen(planned: Plan, state_dir: str) -> str | None:
+    from supervise.runner.foresight import sure_refusal
+
+    return sure_refusal(planned, state_dir)
 
 
 class _Deferred:

@@ -192,6 +192,8 @@ def liveness(
     if rule is None or not patience_s or not served:
         if rule is None and (vigil.hang_timeout_s or vigil.canary_every_s):
             tell(f"how the server tells that it hangs is not known (profile {plan.profile.name}): nobody looks")
+        elif rule is not None and not served and (vigil.hang_timeout_s or vigil.canary_every_s):
+            tell("it has no HTTP address that is known beforehand: nobody looks whether it hangs")
         return None
     from supervise.probes.canary import Canary
     from supervise.probes.http import Client

@@ -61,6 +61,7 @@ class Patience:
         self._look, self._clock, self._in_thread = look, clock, in_thread
         self._console, self._tell, self._post = console, tell, post
         self._late: asyncio.Future[Look] | None = None
+        self._began = 0.0
 
     async def watch(
         self, starting: Callable[[], bool], phase: Callable[[], str | None], steps: Callable[[], int]
@@ -73,7 +74,7 @@ class Patience:
             steps: how often its log has told of progress.
         """
         watch: Watch | None = None
-        looked_at = self._clock()
+        self._began = looked_at = self._clock()
         while starting():
             name = phase() or BEFORE_PHASES
             allowed = limits(name, self._profile.patience, self._chosen_s)
@@ -118,12 +119,19 @@ class Patience:
 
     def _report(self, verdict: Verdict, phase: str | None, allowed: Limits) -> None:
         acts = allowed.acts
-        self._tell(Working(phase, verdict.clock_s, verdict.patience_s if acts else self._total_s))
+        patience_s = verdict.patience_s if acts else self._total_s
+        self._tell(Working(phase, verdict.clock_s, patience_s, verdict.text))
         if verdict.resumed_s is not None:
             self._console.line("loading", f"goes on again after {roughly(verdict.resumed_s)}")
         if verdict.news and verdict.text is not None:
-            left_s = verdict.patience_s - verdict.clock_s
             self._console.line("stalled", verdict.text)
             if acts:
-                self._console.note(f"it is ended in {roughly(left_s)} unless something moves (--stall-timeout)")
+                left_s, of = min((verdict.left_s, "--stall-timeout"), (self._rest_s, "--ready-timeout"))
+                unless = " unless something moves" if of == "--stall-timeout" else ""
+                self._console.note(f"it is ended in {roughly(left_s)}{unless} ({of})")
             self._tell(Stalled(phase, verdict.text))
+
+    @property
+    def _rest_s(self) -> float:
+        """Of the whole start-up's deadline."""
+        return self._total_s - (self._clock() - self._began)

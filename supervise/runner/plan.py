@@ -99,7 +99,8 @@ class Plan:
         grace = self.options.grace_s
         if self._bounded is not None:
             return self._bounded.deadlines
-        grace = self.profile.grace_s if grace is None else grace
+        # Whoever lets requests finish needs that time before it begins to end.
+        grace = self.profile.grace_s + self.need.drain_s if grace is None else grace
         return Deadlines(grace_s=grace, term_s=min(grace, Deadlines().term_s))
 
     @property

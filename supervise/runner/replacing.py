@@ -6,20 +6,84 @@ import fcntl
 import os
 import signal
 import time
+from typing import TYPE_CHECKING
 
 from supervise.attempts.roles import living
 from supervise.attempts.store import Run, StoreError
 from supervise.group.ending import Deadlines
-from supervise.host import signals
+from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
 from supervise.report.console import Console
 from supervise.runner.asking import RefusedError, ask, ask_to_stop, suspended
-from supervise.runner.holder import condition, continue_stopped, refuse
+from supervise.runner.holder import condition, continue_stopped, refuse, take_lock
 from supervise.text import duration
 
+if TYPE_CHECKING:
+    from supervise.attempts.store import Store
+    from supervise.runner.plan import Plan
+
+_AT_ONCE_S = 1.0
 _SLACK_S = 15.0
 _LOOK_EVERY_S = 0.1
 _CLAIM = "replace.lock"
+
+
+def take(planned: Plan, store: Store, run: Run, console: Console) -> int | None:
+    """Take the lock of a run; a supervise that has it is ended if the launch can follow, as far as that can be told.
+
+    Args:
+        planned: the launch.
+        store: all runs.
+        run: the run.
+        console: where it is said what happens.
+
+    Returns:
+        The lock's descriptor; None, with lines that say why, if the run cannot be had.
+
+    Raises:
+        StoreError: the run's directory cannot be used.
+        TellingError, TierError: what was asked for cannot be had; nothing was touched.
+    """
+    until, supervisor = time.monotonic() + _AT_ONCE_S, None
+    # One that has just begun has not written down yet who it is.
+    while (lock := run.lock()) is None and (supervisor := living(run.read_state(), "supervisor")) is None:
+        if time.monotonic() >= until:
+            return take_lock(run, planned.deadlines, console)
+        time.sleep(_LOOK_EVERY_S)
+    if lock is not None or supervisor is None:
+        return lock
+    if not may_replace(planned, store, run, supervisor, console):
+        return None
+    return take_over(run, supervisor, planned.deadlines, console)
+
+
+def may_replace(planned: Plan, store: Store, run: Run, supervisor: ProcessId, console: Console) -> bool:
+    """Look whether a supervise may be ended for this launch; nothing is touched, and why not is said.
+
+    Args:
+        planned: the launch.
+        store: all runs.
+        run: the run.
+        supervisor: who has it.
+        console: where it is said.
+
+    Raises:
+        TellingError, TierError: what was asked for cannot be had.
+    """
+    if _begun_since(supervisor):
+        console.line("slate", f"{run.name}: 1 finding")
+        console.note(f"BLOCKED run {run.name} is live: supervise {supervisor} began within the same second as this one")
+        console.note("        --replace does not end such a one: of two that are started at once, one is to stay")
+        console.note("        try again, if that one is to be replaced all the same")
+        return False
+    from supervise.runner.foresight import foresee
+
+    return foresee(planned, store, run, supervisor, console)
+
+
+def _begun_since(supervisor: ProcessId) -> bool:
+    """Whether that supervise began when we did, or later: two that are started at once must not end each other."""
+    return procfs.age_s(supervisor.ticks) < procfs.age_s(procfs.self_id().ticks) + _AT_ONCE_S
 
 
 def take_over(run: Run, supervisor: ProcessId, deadlines: Deadlines, console: Console) -> int | None:

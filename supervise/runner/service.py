@@ -121,6 +121,8 @@ class Service:
 
     def post(self, event: life.Event) -> None:
         """Tell whoever acts of an event."""
+        if isinstance(event, life.StopAsked):
+            self._company.asked()
         self._loop.post(event)
 
     def signal(self, signum: int) -> None:

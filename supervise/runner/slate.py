@@ -43,7 +43,7 @@ def prepare(
         The slate, with what the preflight said. A refusal leaves everything as it was.
     """
     began = time.monotonic()
-    checks = _preflight(planned, run.path)
+    checks = preflight(planned, run.path)
     request = for_launch(planned, store.records(), helpers=helpers, cancelled=cancelled)
     refused = SlateResult(request.run, (), (), (), (), time.monotonic() - began, preflight=checks)
     if refused.refusals:
@@ -55,7 +55,16 @@ def prepare(
     return replace(result, preflight=checks)
 
 
-def _preflight(planned: Plan, state_dir: str) -> tuple[Check, ...]:
+def preflight(planned: Plan, state_dir: str) -> tuple[Check, ...]:
+    """What can be told of the launch before anything is touched; nothing is.
+
+    Args:
+        planned: the launch.
+        state_dir: directory of its run.
+
+    Returns:
+        Every check that the user has not excluded.
+    """
     skip, need = planned.options.no_preflight, planned.need
     if "all" in skip:
         return ()

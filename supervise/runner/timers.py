@@ -60,7 +60,9 @@ class Timers:
         late_s = self._io.time() - deadline.due
         if late_s >= _STOPPED_S:
             self._tell(late_s)
-        if late_s >= _LATE_S:
+        late, deadline.late = deadline.late, late_s >= _LATE_S
+        if deadline.late and not late:
+            # Once: on a machine that is always late no deadline would ever end.
             deadline.left_s = max(deadline.left_s, _GRACE_S)
         if deadline.left_s > 0:
             self._step(deadline)
@@ -82,6 +84,7 @@ class _Deadline:
     def __init__(self, left_s: float, callback: Callable[[], None]) -> None:
         self.left_s, self.callback = left_s, callback
         self.due = 0.0
+        self.late = False
         self.handle: asyncio.TimerHandle | None = None
 
     def cancel(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -22,24 +23,26 @@ _LOOK_EVERY_S = 0.2
 
 
 def attach(name: str | None) -> int:
-    """Show the console of a detached run, until it ends or Ctrl-C; neither that nor anything else here stops it.
+    """Show the console of a detached run, until it ends, Ctrl-C or Ctrl-\\; nothing that is done here stops it.
 
     Args:
         name: the run; None for the only one that is live.
 
     Returns:
-        The run's exit status once it has ended, 0 after Ctrl-C, 3 if it is not running, 2 if it is not clear which run
-        is meant or it was not detached.
+        The run's exit status once it has ended, 0 after those keys, 3 if it is not running, 2 if it is not clear which
+        run is meant or it was not detached.
     """
     run = choose(name, live_only=False)
     if run is None:
         return Exit.USAGE
-    path = os.path.join(run.path, CONSOLE)
     supervisor = living(run.read_state(), "supervisor")
-    if not os.path.exists(path) or (supervisor is not None and not _is_console(path, supervisor)):
+    path = _console(run, supervisor)
+    if path is None:
         told = f"its console is where {supervisor} was started" if supervisor else "it is not running"
         say(f"supervise: run {run.name} was not detached, {told}; see supervise status {run.name} --watch, or logs -f")
         return Exit.USAGE if supervisor else _NOT_RUNNING
+    if signal.getsignal(signal.SIGQUIT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.default_int_handler)
     try:
         with answering():
             _show(path, supervisor)
@@ -53,9 +56,9 @@ def _over(run: Run, supervisor: ProcessId | None) -> int:
     if supervisor is None:
         say(f"supervise: run {run.name} is not running; this is what it said last")
         return _NOT_RUNNING
-    if living(run.read_state(), "supervisor") == supervisor:
+    if signals.alive(supervisor):
         return Exit.OK  # whoever reads has seen enough
-    return ended(run, look(run))
+    return ended(run, look(run, supervisor), supervisor)
 
 
 def _show(path: str, supervisor: ProcessId | None) -> None:
@@ -71,6 +74,17 @@ def _show(path: str, supervisor: ProcessId | None) -> None:
             time.sleep(_LOOK_EVERY_S)
     finally:
         follower.close()
+
+
+def _console(run: Run, supervisor: ProcessId | None) -> str | None:
+    """Where a supervise says what it says; None if that is no file of ours.
+
+    One that could not be ended by whoever was to replace it has its log where that one has put it.
+    """
+    path = os.path.join(run.path, CONSOLE)
+    if supervisor is None:
+        return path if os.path.exists(path) else None
+    return next((each for each in (path, f"{path}.1") if _is_console(each, supervisor)), None)
 
 
 def _is_console(path: str, supervisor: ProcessId) -> bool:

@@ -12,6 +12,8 @@ import sys
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn
 
+from supervise.attempts.access import denied, expect_ours
+from supervise.attempts.elsewhere import SOCKET, elsewhere
 from supervise.attempts.place import default_root
 from supervise.attempts.roles import living
 from supervise.attempts.store import RUN_NAME, Run, Store
@@ -21,8 +23,8 @@ from supervise.host import procfs
 _WITHIN_S = 2.0
 _CONNECT_S = 1.0
 _ANSWER_S = 1.5
-SOCKET = "control.sock"
-"""Name of a run's control socket; runner.asking has it too, and imports more than a probe may."""
+_PIECE = 64 * 1024
+_LARGEST_ANSWER = 1024 * 1024
 _EVENTS_TAIL = 256 * 1024
 # States that an attempt reaches only once it has been launched; of these alone it is asked whether it was ready before.
 _ENDING = ("capturing", "stopping", "killing", "verifying")
@@ -80,47 +82,92 @@ def judge(run: Run, asked: Asked) -> Health:
     state = run.read_state()
     if state is None:
         return Health(False, f"{run.name} has no live state: it has not begun, or {run.path}/run.json is damaged")
+    if elsewhere(run):
+        return _judge_elsewhere(run, asked)
     dead = _dead(run, state)
     if dead is not None:
         return dead
-    shown = f"{run.name} is {state.get('state')}{_attempt(state)}"
+    shown = _shown(run, state)
     if asked is Asked.LIVE:
         return Health(True, shown) if _turns(run) else Health(False, f"{shown}, but supervise does not answer")
     if asked is Asked.STARTUP:
         return Health(_was_ready(run, state), shown)
-    if state.get("state") != "ready":
-        return Health(False, shown)
-    if cause := (state.get("cause") or {}).get("text"):
+    health = _ready(state, shown, (state.get("cause") or {}).get("text"))
+    refused = _refuses(run, state) if health.well else None
+    return Health(False, f"{shown}, but {refused}") if refused else health
+
+
+def _judge_elsewhere(run: Run, asked: Asked) -> Health:
+    """Of a run in another PID namespace there is what it says itself: its port may be in another network, too."""
+    try:
+        state = json.loads(_answer(run) or b"null")
+    except (OSError, ValueError):
+        state = None
+    there = "in another PID namespace"
+    if not isinstance(state, dict) or state.get("ok") is not True:
+        return Health(False, f"{run.name} is live {there}, but supervise does not answer")
+    shown = f"{_shown(run, state)} {there}"
+    if asked is Asked.LIVE:
+        return Health(state.get("over") is not True, shown)
+    if asked is Asked.STARTUP:
+        return Health(_was_ready(run, state), shown)
+    return _ready(state, shown, state.get("cause"))
+
+
+def _shown(run: Run, state: dict[str, Any]) -> str:
+    return f"{run.name} is {state.get('state')}{_attempt(state)}"
+
+
+def _ready(state: dict[str, Any], shown: str, cause: str | None) -> Health:
+    if state.get("state") == "ready" and cause:
         return Health(False, f"{shown}, and its log says that it cannot go on: {cause}")
-    refused = _refuses(run, state)
-    return Health(False, f"{shown}, but {refused}") if refused else Health(True, shown)
+    return Health(state.get("state") == "ready", shown)
 
 
 def _dead(run: Run, state: dict[str, Any]) -> Health | None:
     """Why nobody supervises it; None if somebody does."""
     supervisor = living(state, "supervisor")
-    ended = state.get("ended") or {}
     if supervisor is None or state.get("state") == "done":
-        why = ": ".join(str(ended[key]) for key in ("exit_status", "why") if ended.get(key) is not None)
-        return Health(False, f"{run.name} is over{f', exit status {why}' if why else ''}")
+        ended = state.get("ended") or _ended(run, state)
+        why = ": ".join(str(ended[key]) for key in ("exit_status", "why", "outcome") if ended.get(key) is not None)
+        return Health(False, f"{run.name} is over, {f'exit status {why}' if why else 'no record of how it ended'}")
     process = procfs.read(supervisor.pid, cmdline=False, environ=False)
     if process is not None and process.state in ("T", "t"):
         return Health(False, f"{run.name}: supervise (pid {supervisor.pid}) is stopped, kill -CONT continues it")
     return None
 
 
+def _ended(run: Run, state: dict[str, Any]) -> dict[str, Any]:
+    """How the attempt ended that a run ended with."""
+    number = state.get("attempt")
+    outcome = (run.attempt(number).read("outcome") if number is not None else None) or {}
+    return outcome if outcome.get("exit_status") is not None else {}
+
+
 def _turns(run: Run) -> bool:
     """Whether supervise's loop answers at its control socket; where there is none, that it lives is all we know."""
-    from supervise.host import peers
-
     try:
-        with peers.connect(run.path, SOCKET, _ANSWER_S) as connected:
-            connected.sendall(b'{"request": "status"}\n')
-            return bool(connected.recv(1))
+        return bool(_answer(run))
     except TimeoutError:
         return False
     except OSError:
         return True
+
+
+def _answer(run: Run) -> bytes:
+    """What supervise's loop says at its control socket: one line, empty if it hangs up.
+
+    Raises:
+        OSError: it cannot be asked, or does not answer in time.
+    """
+    from supervise.host import peers
+
+    said = b""
+    with peers.connect(run.path, SOCKET, _ANSWER_S) as connected:
+        connected.sendall(b'{"request": "status"}\n')
+        while not said.endswith(b"\n") and len(said) < _LARGEST_ANSWER and (piece := connected.recv(_PIECE)):
+            said += piece
+    return said
 
 
 def _attempt(state: dict[str, Any]) -> str:
@@ -171,18 +218,28 @@ def _refuses(run: Run, state: dict[str, Any]) -> str | None:
     return None
 
 
+def _is_live(run: Run) -> bool:
+    return living(run.read_state(), "supervisor") is not None or elsewhere(run)
+
+
 def _run(name: str | None) -> Run | Health:
-    """The run that is meant, or why that is not clear; several of which one is live mean that one."""
+    """The run that is meant, or why that is not clear; several of which one is live mean that one.
+
+    Raises:
+        StoreError: it is not ours to see.
+    """
     root = default_root(os.environ)
     store = Store(root)
+    runs, hidden = store.runs(), denied(store)
     if name is not None:
+        expect_ours(run for run in hidden if run.name == name)
         known = bool(RUN_NAME.fullmatch(name)) and os.path.isdir(store.run(name).path)
         return store.run(name) if known else Health(False, f"there is no run {name!r} in {root}")
-    runs = store.runs()
-    live = [run for run in runs if living(run.read_state(), "supervisor")] if len(runs) > 1 else runs
+    live = [run for run in runs if _is_live(run)] if len(runs) > 1 else runs
     if len(live) == 1:
         return live[0]
     if not runs:
+        expect_ours(hidden)
         return Health(False, f"there is no run in {root}")
     names = ", ".join(run.name for run in live or runs)
     return Health(False, f"which run? {names}" if live else f"nothing runs; known: {names}")

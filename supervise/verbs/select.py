@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Container
 
+from supervise.attempts.access import denied, expect_ours
+from supervise.attempts.elsewhere import elsewhere
 from supervise.attempts.place import default_root
 from supervise.attempts.roles import living
 from supervise.attempts.store import Attempt, Run, Store
 from supervise.host import procfs
-from supervise.model.process import Process
+from supervise.model.process import Process, ProcessId
 from supervise.report.console import write_unless_stuck
 
 
@@ -30,39 +32,47 @@ def say(text: str) -> None:
 
 
 def is_live(run: Run) -> bool:
-    """Whether a supervise, or the keeper or guard of one that was killed, is at work for this run."""
+    """Whether a supervise, or the keeper or guard of one that was killed, is at work for this run, wherever it is."""
     state = run.read_state()
-    return any(living(state, role) is not None for role in ("supervisor", "keeper", "guard"))
+    return any(living(state, role) is not None for role in ("supervisor", "keeper", "guard")) or elsewhere(run)
 
 
 def left_alone(run: Run) -> list[Process]:
     """Processes of a run that nobody contains any more: supervise, keeper and guard were all killed."""
     if is_live(run):
         return []
-    attempt = run.latest()
-    noted = {tuple(member) for member in ((attempt.read("attempt") if attempt else None) or {}).get("members", ())}
-    return [process for process in procfs.scan().values() if not process.gone and _is_of(process, run, noted)]
+    records = run.records()
+    noted = {member for record in records if record.host == procfs.host_id() for member in record.members}
+    marks = {(record.run, record.marker_id) for record in records}
+    return [process for process in procfs.scan().values() if not process.gone and _is_of(process, noted, marks)]
 
 
-def _is_of(process: Process, run: Run, noted: Container[tuple[int, ...]]) -> bool:
-    """Whether a process bears the mark of a run, or was noted as a member of its last attempt."""
-    return process.id in noted or (process.marker is not None and process.marker.run == run.name)
+def _is_of(process: Process, noted: Container[ProcessId], marks: Container[tuple[str, str]]) -> bool:
+    """Whether a process was noted as a member, or bears the mark of an attempt; a name alone can be anybody's."""
+    marker = process.marker
+    return process.id in noted or (marker is not None and (marker.run, marker.id) in marks)
 
 
 def choose(name: str | None, *, live_only: bool) -> Run | None:
-    """The run of that name, or the only one there is; None, with a line that says why, if that is not clear."""
+    """The run of that name, or the only one there is; None, with a line that says why, if that is not clear.
+
+    Raises:
+        StoreError: it is not ours to see.
+    """
+    known = store()
     if name is not None:
-        run = store().run(name)
-        if any(known.name == name for known in store().runs()):
-            return run
-        say(f"supervise: no run {name!r}; known: {', '.join(run.name for run in store().runs()) or 'none'}")
+        expect_ours(run for run in denied(known) if run.name == name)
+        if any(run.name == name for run in known.runs()):
+            return known.run(name)
+        say(f"supervise: no run {name!r}; known: {', '.join(run.name for run in known.runs()) or 'none'}")
         return None
-    runs = [run for run in store().runs() if is_live(run)] or ([] if live_only else store().runs())
+    runs = [run for run in known.runs() if is_live(run)] or ([] if live_only else known.runs())
     if len(runs) == 1:
         return runs[0]
-    known = ", ".join(run.name for run in runs)
+    if not runs:
+        expect_ours(denied(known))
     say(
-        f"supervise: which run? {known}"
+        f"supervise: which run? {', '.join(run.name for run in runs)}"
         if runs
         else "supervise: nothing runs"
         if live_only

@@ -10,6 +10,8 @@ from typing import Any
 
 import psutil
 
+from supervise.attempts.access import denied, expect_ours, refusal
+from supervise.attempts.elsewhere import elsewhere
 from supervise.attempts.roles import living
 from supervise.attempts.store import Run
 from supervise.group.members import living_below
@@ -18,10 +20,11 @@ from supervise.model.process import ProcessId
 from supervise.runner.asking import RefusedError, ask, suspended
 from supervise.text import duration, home, plural, printable, shorten
 from supervise.verbs.following import progress
-from supervise.verbs.select import choose, left_alone, store
+from supervise.verbs.select import choose, left_alone, say, store
 
 _NOT_RUNNING = 3
 _ANSWER_S = 1.0
+_STARTING = ("percent", "eta_s", "stalled")
 _WIDTH = 200
 
 
@@ -34,9 +37,18 @@ def status(name: str | None, *, as_json: bool) -> int:
 
     Returns:
         0; with a name 3 if that run is not running (as `systemctl status` does), 2 if there is no such run.
+
+    Raises:
+        StoreError: it, or all there is, is not ours to see.
     """
     if name is None:
-        shown = [_describe(run) for run in store().runs()]
+        known = store()
+        hidden = denied(known)
+        shown = [_describe(run) for run in known.runs() if run.name not in {each.name for each in hidden}]
+        if not shown:
+            expect_ours(hidden)
+        for each in hidden:
+            say(f"supervise: {refusal(each)}")
     else:
         run = choose(name, live_only=False)
         if run is None:
@@ -50,9 +62,14 @@ def status(name: str | None, *, as_json: bool) -> int:
 
 
 def _describe(run: Run) -> dict[str, Any]:
+    if elsewhere(run):
+        return _describe_elsewhere(run)
     state = run.read_state() or {}
     supervisor = living(state, "supervisor")
     keeper = living(state, "keeper") or living(state, "guard")
+    if not (supervisor or keeper):
+        # What it wrote last, it wrote while it lived.
+        state = run.read_state() or {}
     members = living_below(keeper.pid) if keeper else left_alone(run)
     attempt = run.latest()
     outcome = (attempt.read("outcome") if attempt else None) or {}
@@ -60,6 +77,7 @@ def _describe(run: Run) -> dict[str, Any]:
     return {
         "run": run.name,
         "live": supervisor is not None or keeper is not None,
+        "elsewhere": False,
         "state": _state(state, supervisor) if supervisor else "orphaned" if members else "ended",
         "phase": state.get("phase"),
         **_progress(run, state, supervisor),
@@ -80,13 +98,47 @@ def _describe(run: Run) -> dict[str, Any]:
     }
 
 
+def _describe_elsewhere(run: Run) -> dict[str, Any]:
+    """A run in another PID namespace: what it says itself, else what it wrote down; its pids mean nothing here."""
+    state, said = run.read_state() or {}, None
+    with contextlib.suppress(RefusedError):
+        said = ask(run, "status", _ANSWER_S)
+    told = said or state
+    began = (state.get("supervisor") or {}).get("ticks")
+    attempt = run.latest()
+    cause = told.get("cause")
+    return {
+        "run": run.name,
+        "live": True,
+        "elsewhere": True,
+        "state": told.get("state"),
+        "phase": told.get("phase"),
+        **{name: (said or {}).get(name) for name in _STARTING},
+        "tiers": state.get("tiers", []),
+        "attempt": attempt.number if attempt else None,
+        "outcome": None,
+        "exit_status": None,
+        "cause": _cause(told) if isinstance(cause, dict) else cause,
+        "ended": None,
+        "relaunch_at": told.get("relaunch_at"),
+        "supervisor": None,
+        "keeper": None,
+        "members": None,
+        "rss_bytes": None,
+        # It is there for sure only if it has answered.
+        "uptime_s": round(procfs.age_s(began), 1) if began is not None and said else None,
+        "log": attempt.log if attempt else None,
+        "time": round(time.time(), 3),
+    }
+
+
 def _progress(run: Run, state: dict[str, Any], supervisor: ProcessId | None) -> dict[str, Any]:
     """What a supervise knows of a start that goes on, and nobody writes down."""
     said = None
     if supervisor is not None and state.get("state") == "starting" and not suspended(supervisor):
         with contextlib.suppress(RefusedError):
             said = ask(run, "status", _ANSWER_S)
-    return {name: (said or {}).get(name) for name in ("percent", "eta_s", "stalled")}
+    return {name: (said or {}).get(name) for name in _STARTING}
 
 
 def _cause(said: dict[str, Any]) -> str | None:
@@ -124,6 +176,14 @@ def _told(run: dict[str, Any]) -> str:
     return f"{ended}; attempt {run['attempt']}:{told}" if ended else told
 
 
+def _held(run: dict[str, Any]) -> str:
+    """What the group of a live run takes, where that can be seen."""
+    if run["elsewhere"]:
+        unheard = ", its control socket does not answer" if run["uptime_s"] is None else ""
+        return f"in another PID namespace{unheard}"
+    return f"{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"
+
+
 def _line(run: dict[str, Any]) -> str:
     cause = shorten(run["cause"] or "no cause printed", _WIDTH)
     head = f"{run['run']:<20} {run['state'] or 'unknown':<10} attempt {run['attempt'] or '-':<4}"
@@ -132,7 +192,7 @@ def _line(run: dict[str, Any]) -> str:
     elif run["live"]:
         phase = f" ({progress(run)})" if run["state"] == "starting" and progress(run) else ""
         since = f"for {duration(run['uptime_s'])}, " if run["uptime_s"] is not None else ""
-        told = f"{phase} {since}{len(run['members'])} processes, {run['rss_bytes'] / 2**30:.1f} GiB resident"
+        told = f"{phase} {since}{_held(run)}"
         told += f", held by {' + '.join(run['tiers'])}" if run["tiers"] else ""
         told += f", dying: {cause}" if run["cause"] else ""
     else:

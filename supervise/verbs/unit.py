@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from supervise.report.private import is_secret
 from supervise.report.unitfile import UnitFile, render
 from supervise.report.unitwords import UnwritableError, is_reference
 from supervise.runner import launch, plan
@@ -102,7 +103,8 @@ def _secret(command: Sequence[str], name: str, *, user: bool) -> frozenset[int]:
     found = frozenset(_hidden(command))
     for at in sorted(found):
         if not is_reference(command[at]):
-            flag = command[at].partition("=")[0] if "=" in command[at] else command[at - 1]
+            text = command[at]
+            flag = text.partition("=")[0] if "=" in text and not _PASSWORD.search(text) else command[at - 1]
             where = f"{'~/.config' if user else '/etc'}/supervise/{name}.env"
             raise UnwritableError(
                 f"{flag} has a secret, and everybody can read a unit: write '${{API_KEY}}' in its place, quoted, and "
@@ -116,7 +118,7 @@ def _hidden(command: Sequence[str]) -> Iterator[int]:
     starts = [0, *(at for at, text in enumerate(command) if at and text.startswith("-")), len(command)]
     for start, end in pairwise(starts):
         shown = redact(command[start:end])
-        yield from (at for at in range(start, end) if shown[at - start] != command[at])
+        yield from (at for at in range(start, end) if shown[at - start] != command[at] or is_secret(command[at]))
 
 
 def _settings(env: Mapping[str, str], *, user: bool) -> tuple[dict[str, str], tuple[str, ...]]:

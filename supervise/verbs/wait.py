@@ -9,8 +9,9 @@ from typing import Any
 from supervise.attempts.roles import living
 from supervise.attempts.store import RUN_NAME, Run
 from supervise.model.exits import Exit
+from supervise.model.process import ProcessId
 from supervise.text import duration
-from supervise.verbs.following import Following, ended, line, look
+from supervise.verbs.following import SUSPENDED, Following, ended, line, look
 from supervise.verbs.select import choose, is_live, say, store
 
 _LOOK_EVERY_S = 0.2
@@ -28,14 +29,17 @@ def wait(name: str | None, *, ready: bool, timeout_s: float | None) -> int:
             it takes, and only for one that is there.
 
     Returns:
-        0 if it is ready; the run's own exit status if it ended; 90 if it was not ready in time, 125 if it did not end
-        in time; 2 if it is not clear which run is meant.
+        0 if it is ready; the run's own exit status if it ended; 90 if it was not ready in time, or never came, 125 if
+        it did not end in time; 2 if it is not clear which run is meant.
     """
     until = time.monotonic() + (inf if timeout_s is None else timeout_s)
     try:
         run = _find(name, until, ready=ready) if timeout_s is not None else choose(name, live_only=False)
         if run is None:
             return Exit.USAGE
+        if timeout_s is not None and run.read_state() is None and run.latest() is None:
+            say(f"supervise: run {run.name} has not been started within {duration(timeout_s)}")
+            return Exit.NOT_READY if ready else Exit.INTERNAL
         if not is_live(run):
             return _not_there(run, timeout_s if ready and time.monotonic() >= until else None)
         return follow(run, until, timeout_s or 0.0, attempt=0 if ready else None)
@@ -44,7 +48,7 @@ def wait(name: str | None, *, ready: bool, timeout_s: float | None) -> int:
         return _INTERRUPTED
 
 
-def follow(run: Run, until: float, timeout_s: float, *, attempt: int | None) -> int:
+def follow(run: Run, until: float, timeout_s: float, *, attempt: int | None, whose: ProcessId | None = None) -> int:
     """Wait for one that is there.
 
     Args:
@@ -52,25 +56,27 @@ def follow(run: Run, until: float, timeout_s: float, *, attempt: int | None) -> 
         until: monotonic seconds.
         timeout_s: what people call that.
         attempt: the first attempt that may be ready; None to wait for the end.
+        whose: the supervise that is meant; None for the one that has the run now.
 
     Returns:
         See `wait`.
     """
-    following = Following(run)
+    following = Following(run, whose)
     said: dict[str, Any] | None = None
     try:
         while (left := until - time.monotonic()) > 0 or said is None:
             now = following.next(min(max(left, 0.0), _TURN_S))
-            said = now or said or look(run)
+            said = now or said or look(run, following.whose)
             if now is not None and now.get("over"):
-                return ended(run, now)
+                return ended(run, now, following.whose)
             if attempt is not None and _is_ready(said, attempt):
                 say(f"supervise: {line(said)}")
                 return Exit.OK
     finally:
         following.close()
     what = "ended" if attempt is None else "become ready"
-    say(f"supervise: run {run.name} has not {what} within {duration(timeout_s)}, it goes on: {line(said)}")
+    now_it = "is suspended" if said.get("state") == SUSPENDED else "goes on"
+    say(f"supervise: run {run.name} has not {what} within {duration(timeout_s)}, it {now_it}: {line(said)}")
     return Exit.INTERNAL if attempt is None else Exit.NOT_READY
 
 
@@ -93,7 +99,7 @@ def _find(name: str | None, until: float, *, ready: bool) -> Run | None:
         if state is not None and (not ready or _came_and_went(before, state)):
             break
         time.sleep(_LOOK_EVERY_S)
-    return choose(name, live_only=False)
+    return run
 
 
 def _came_and_went(before: dict[str, Any] | None, state: dict[str, Any]) -> bool:

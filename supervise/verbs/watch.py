@@ -8,7 +8,6 @@ import sys
 import time
 from typing import Any
 
-from supervise.attempts.store import Run
 from supervise.model.exits import Exit
 from supervise.text import shorten
 from supervise.verbs.following import Following, ended, line
@@ -37,28 +36,27 @@ def watch(name: str | None, *, as_json: bool) -> int:
         say(f"supervise: run {run.name} is not running")
         return _NOT_RUNNING
     last: dict[str, Any] = {}
+    following = Following(run)
     try:
         with answering():
-            last = _show(run, as_json=as_json)
+            last = _show(following, as_json=as_json)
     except KeyboardInterrupt:
         say("")
         return Exit.OK
-    # Whoever reads may have seen enough.
-    return ended(run, last) if last.get("over") else Exit.OK
-
-
-def _show(run: Run, *, as_json: bool) -> dict[str, Any]:
-    following = Following(run)
-    put = _as_json if as_json else _on_terminal if sys.stdout.isatty() else _Lines()
-    try:
-        while True:
-            said = following.next(_TURN_S)
-            if said is not None:
-                put(said)
-            if said is not None and said.get("over"):
-                return said
     finally:
         following.close()
+    # Whoever reads may have seen enough.
+    return ended(run, last, following.whose) if last.get("over") else Exit.OK
+
+
+def _show(following: Following, *, as_json: bool) -> dict[str, Any]:
+    put = _as_json if as_json else _on_terminal if sys.stdout.isatty() else _Lines()
+    while True:
+        said = following.next(_TURN_S)
+        if said is not None:
+            put(said)
+        if said is not None and said.get("over"):
+            return said
 
 
 def _as_json(said: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from supervise.attempts.store import Run
 from supervise.verbs import select
 from supervise.verbs import status as verb
+from tests.support.launcher import Supervise
 
 SILENT = {"text": None, "meaning": "The kernel's OOM killer ended 1 of the group (oom_kill of its cgroup)."}
 ENDED = {"exit_status": 94, "why": "the relaunch was refused, the slate is not clean"}
@@ -70,3 +71,24 @@ def test_damage_is_not_believed(run: Run, damage: Any) -> None:
     close(run)
     run.write_state({"state": "done", "ended": damage})
     assert told(run) == "1    died, exit 1: boom"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("closed", ["", "r"], ids=["store", "run"])
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["status"], 125), (["status", "r"], 125), (["stop"], 125), (["stop", "r"], 125), (["healthcheck"], 1)],
+    ids=str,
+)
+def test_what_is_another_users_is_not_empty(
+    supervise_as_nobody: Supervise, closed: str, words: list[str], status: int
+) -> None:
+    store = supervise_as_nobody.state / "supervise"
+    made = Run(str(store), "r")
+    made.create()
+    store.chmod(0o755)
+    store.joinpath(closed).chmod(0o700)
+    done = supervise_as_nobody.run(*words)
+    assert done.popen.returncode == status
+    (line,) = (done.stdout + done.stderr).splitlines()
+    assert f"{store.joinpath(closed)}: Permission denied" in line

@@ -65,3 +65,14 @@ def test_closed_streams_are_no_streams(supervise: Supervise, closed: str) -> Non
         subprocess.run(["sh", "-c", shell, "sh", *SUPERVISE, "profiles"], env=supervise.env, check=False).returncode
         == 0
     )
+
+
+@pytest.mark.parametrize("verb", [["status"], ["status", "--json"], ["--help"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_answer_that_finds_no_room_is_missed_by_name(supervise: Supervise, verb: list[str], unbuffered: str) -> None:
+    env = supervise.env | {"PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "wb") as full:
+        said = subprocess.run(
+            [*SUPERVISE, *verb], stdout=full, stderr=subprocess.PIPE, env=env, timeout=DEADLINE_S, check=False
+        )
+    assert (said.returncode, said.stderr) == (125, b"supervise: standard output: No space left on device\n")

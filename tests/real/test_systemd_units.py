@@ -14,6 +14,7 @@ import pytest
 from supervise.report.unitwords import line, word
 from tests.real.server import START_S, RealVllm
 from tests.support.launcher import NOBODY
+from tests.support.readable import readable_python
 from tests.support.sdbox import USER, Box
 from tests.support.sdunit import Unit
 
@@ -55,6 +56,40 @@ def test_from_its_start_to_its_stop(unit: Make, uid: int, user: bool) -> None:
     trial.stop()
     assert (shown := trial.shown())["Result"] == "success", trial.told(shown)
     assert shown["ActiveState"] == "inactive"
+    trial.assert_nothing_left()
+
+
+# Asks for a completion, has the unit stopped once that runs, and prints the status of the answer.
+_STOPPED_WITHIN_A_REQUEST = """
+import subprocess, sys, threading, time, urllib.request
+base, unit = sys.argv[1:]
+def ask():
+    with urllib.request.urlopen(urllib.request.Request(base + "/v1/completions", b"{}"), timeout=30) as answer:
+        print(answer.status)
+asking = threading.Thread(target=ask)
+asking.start()
+until = time.monotonic() + 10
+while b"num_requests_running" not in (told := urllib.request.urlopen(base + "/metrics").read()) or not any(
+    line.startswith(b"vllm:num_requests_running") and float(line.split()[-1]) for line in told.splitlines()
+):
+    assert time.monotonic() < until
+    time.sleep(0.05)
+subprocess.run(["systemctl", "stop", "--no-block", unit], check=True)
+asking.join()
+"""
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_stop_lets_requests_finish_where_the_server_does(unit: Make, drains: bool) -> None:
+    trial = unit()
+    options = ("--shm", 4096, "--request-s", 1, "--shutdown-timeout", 10 if drains else 0)
+    trial.install("--grace", 15, command=trial.server(*options, port=PORT))
+    trial.start()
+    trial.wait_up()
+    client = [readable_python(), "-c", _STOPPED_WITHIN_A_REQUEST, f"http://127.0.0.1:{PORT}", trial.name]
+    told = trial.ask("sh", "-c", '"$@" 2>&1 || true', "sh", *client)
+    assert told.strip() == "200" if drains else "RemoteDisconnected" in told, told
+    trial.wait(ActiveState="inactive", Result="success")
     trial.assert_nothing_left()
 
 

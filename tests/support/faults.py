@@ -55,7 +55,7 @@ class Afflicted:
             *options,
             "--",
             *supervise.standin("--load-s", "0.2", *behaviour, port=self.port),
-            preexec_fn=(lambda: _enter(self.state, tmpfs, before)) if namespace else before,
+            preexec_fn=(lambda: enter(self.state, tmpfs, before)) if namespace else before,
             **popen,
         )
         self.pid = self.launched.popen.pid
@@ -155,7 +155,8 @@ class Afflicted:
             os.close(self._held)
 
 
-def _enter(state: Path, tmpfs: str | None, before: Callable[[], None] | None) -> None:
+def enter(state: Path, tmpfs: str | None, before: Callable[[], None] | None) -> None:
+    """In a child before it becomes a supervise: a mount namespace of its own, with a file system for the state."""
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
     if tmpfs is not None:

@@ -121,8 +121,8 @@ class Unit:
 
     def outcomes(self) -> list[dict[str, Any]]:
         """`outcome.json` of each attempt of a unit of the system."""
-        root = self._inside / "var/lib/supervise" / self.run / "attempts"
-        return [json.loads(path.read_text()) for path in sorted(root.glob("[0-9]*/outcome.json"))]
+        roots = (self._inside / "var/lib").glob(f"supervise-*/{self.run}/attempts/[0-9]*/outcome.json")
+        return [json.loads(path.read_text()) for path in sorted(roots)]
 
     def wait_up(self) -> None:
         """Wait until it serves, with everybody it has."""

@@ -6,6 +6,7 @@ kills whatever is left: who wants to see that it was we who ended the group has 
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -293,6 +294,37 @@ class TestBehindAShell:
         signals.send(box.who("supervisor"), signal.SIGKILL)
         box.tree.wait_gone()
         wait_until(lambda: [process.id for process in box.processes() if not process.gone] == [box.init])
+
+
+class TestFromAnotherNamespace:
+    """Whoever shares its state directory only, as a sidecar does; here it is the host."""
+
+    def test_it_is_seen_asked_and_stopped(self, box: Box) -> None:
+        launched = box.start_tree()
+        (told,) = json.loads(box.supervise.run("status", "X", "--json").stdout)["runs"]
+        assert (told["live"], told["elsewhere"], told["members"]) == (True, True, None)
+        health = box.supervise.run("healthcheck", "--live", "X")
+        assert (health.popen.returncode, "in another PID namespace" in health.stdout) == (0, True)
+        refused = box.supervise.run("--name", "X", "true")
+        assert refused.popen.returncode == 94
+        assert "run X is live in another PID namespace" in refused.stderr
+        assert "keeper" not in refused.stderr
+        stopped = box.supervise.run("stop", "X")
+        assert (stopped.popen.returncode, launched.wait()) == (0, 128 + signal.SIGTERM)
+        assert "stopped, verified" in stopped.stderr
+        assert box.tree.survivors == []
+        assert box.supervise.run("status", "X").popen.returncode == 3
+
+    def test_one_that_cannot_be_asked_is_not_called_stopped(self, box: Box) -> None:
+        box.start_tree()
+        path = box.supervise.run_directory() / "control.sock"
+        wait_until(path.exists)
+        path.unlink()
+        stopped = box.supervise.run("stop", "X")
+        assert stopped.popen.returncode == 125
+        assert "another PID namespace, and its control socket does not answer" in stopped.stderr
+        assert box.supervise.run("healthcheck", "--live", "X").popen.returncode == 1
+        assert box.tree.survivors != []
 
 
 class TestOrphans:

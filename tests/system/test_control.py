@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from supervise.attempts.store import Run
 from supervise.host import procfs, signals
 from supervise.runner.asking import SOCKET, ask
-from tests.support.launcher import Launched, Supervise
+from tests.support.launcher import Launched, Supervise, free_port
 from tests.support.waiting import wait_gone, wait_until
 
 GRACE = ("--name", "X", "--grace", 1)
@@ -129,8 +130,56 @@ def test_what_is_late_is_told_from_what_failed(supervise: Supervise, port: int) 
     assert supervise.run("wait", "X", "--timeout", 0.2).popen.returncode == 125
     asked_to_stop(supervise, launched)
     assert supervise.run("wait", "X", "--ready", "--timeout", 0.2).popen.returncode == 90
-    assert supervise.run("wait", "Y", "--ready", "--timeout", 0.2).popen.returncode == 2
+    never = supervise.run("wait", "Y", "--ready", "--timeout", 0.2)
+    assert never.popen.returncode == 90
+    assert "run Y has not been started within" in never.stderr
+    assert supervise.run("wait", "Y", "--timeout", 0.2).popen.returncode == 125
+    assert supervise.run("wait", "Y", "--ready").popen.returncode == 2
     assert supervise.run("restart", "X").popen.returncode == 3
+
+
+def test_a_stop_is_patient_with_another_one_and_no_restart_follows(supervise: Supervise, port: int) -> None:
+    launched = start(supervise, port, "--ignore-term")
+    wait_ready(supervise)
+    run = Run(str(supervise.state / "supervise"), "X")
+    for _ in range(2):
+        assert ask(run, "stop") is not None
+    restarted = supervise.run("restart", "X")
+    assert restarted.popen.returncode == 3
+    assert "being stopped" in restarted.stderr or "nothing to restart" in restarted.stderr
+    assert launched.wait() == -signal.SIGTERM
+    assert json.loads((supervise.attempt(1) / "outcome.json").read_text())["stop_s"] >= 1
+
+
+def test_a_restart_that_is_sure_to_fail_ends_no_server(supervise: Supervise, port: int) -> None:
+    program = supervise.tmp / "python"
+    program.symlink_to(sys.executable)
+    command = supervise.standin("--load-s", 0.05, port=port)
+    launched = supervise.start(*GRACE, program, *command[1:])
+    wait_ready(supervise)
+    leader = supervise.identity("leader")
+    program.unlink()
+    refused = supervise.run("restart", "X")
+    assert refused.popen.returncode == 94
+    assert "the next launch would be refused" in refused.stderr
+    assert "command not found" in refused.stderr or "not an executable" in refused.stderr
+    assert signals.alive(leader)
+    asked_to_stop(supervise, launched)
+
+
+def test_one_that_is_suspended_is_said_to_be(supervise: Supervise, port: int) -> None:
+    launched = start(supervise, port)
+    wait_ready(supervise)
+    watching = supervise.start("status", "X", "--watch")
+    wait_until(lambda: "X  ready" in watching.stdout, failure=supervise.said)
+    signals.send(launched.id, signal.SIGSTOP)
+    wait_until(lambda: "X  suspended  attempt 1" in watching.stdout, failure=lambda: watching.stdout)
+    waited = supervise.run("wait", "X", "--timeout", 0.2)
+    assert waited.popen.returncode == 125
+    assert "it is suspended" in waited.stderr
+    signals.send(launched.id, signal.SIGCONT)
+    asked_to_stop(supervise, launched)
+    assert watching.wait() == 143
 
 
 # --- a second launch --------------------------------------------------------------------------------------------------
@@ -176,6 +225,62 @@ def test_replace_ends_one_that_resists_by_its_stop_path(supervise: Supervise, po
     told = json.loads((supervise.attempt(1) / "outcome.json").read_text())
     assert (told["verified"], told["stop_s"] >= 1) == (True, True)
     assert "SIGKILL to what is left" not in first.stderr
+    asked_to_stop(supervise, second)
+
+
+def test_those_who_follow_the_one_that_is_replaced_hear_of_its_end(supervise: Supervise, port: int) -> None:
+    first = start(supervise, port)
+    wait_ready(supervise)
+    wait_old(first)
+    following = [supervise.start("wait", "X"), supervise.start("status", "X", "--watch", "--json")]
+    wait_until(lambda: following[1].stdout, failure=supervise.said)
+    second = supervise.start(*GRACE, "--replace", *supervise.standin("--load-s", 0.05, port=port))
+    assert first.wait() == -signal.SIGTERM
+    for each in following:
+        assert each.wait(5.0) == 143
+        assert "ended with status 143" in each.stderr
+    assert json.loads(following[1].stdout.splitlines()[-1])["attempt"] == 1
+    wait_ready(supervise)
+    assert supervise.identity("supervisor") == second.id
+    asked_to_stop(supervise, second)
+
+
+def listening() -> socket.socket:
+    there = socket.socket()
+    there.bind(("127.0.0.1", 0))
+    there.listen()
+    return there
+
+
+def test_nobody_is_replaced_for_a_launch_that_cannot_be(supervise: Supervise, port: int) -> None:
+    own_metrics = free_port()
+    first = start(supervise, port)
+    wait_ready(supervise)
+    wait_old(first)
+    leader = supervise.identity("leader")
+    with listening() as foreign:
+        held = foreign.getsockname()[1]
+        port_taken = supervise.run(*GRACE, "--replace", *supervise.standin(port=held))
+        metrics_taken = supervise.run(*GRACE, "--replace", "--metrics", held, *supervise.standin(port=port))
+        own_port = supervise.run(*GRACE, "--replace", "--metrics", own_metrics, *supervise.standin(port=own_metrics))
+    assert (port_taken.popen.returncode, metrics_taken.popen.returncode, own_port.popen.returncode) == (94, 125, 2)
+    assert f"BLOCKED port {held}" in port_taken.stderr
+    assert "nothing was touched: run X goes on" in port_taken.stderr
+    assert "somebody has the port" in metrics_taken.stderr
+    assert supervise.identity("leader") == leader
+    assert signals.alive(leader)
+    asked_to_stop(supervise, first)
+
+
+def test_its_own_ports_are_in_nobodys_way(supervise: Supervise, port: int) -> None:
+    metrics = free_port()
+    first = supervise.start(*GRACE, "--metrics", metrics, *supervise.standin("--load-s", 0.05, port=port))
+    wait_ready(supervise)
+    wait_old(first)
+    second = supervise.start(*GRACE, "--replace", "--metrics", metrics, *supervise.standin("--load-s", 0.05, port=port))
+    assert first.wait() == -signal.SIGTERM, second.stderr
+    wait_until(lambda: supervise.identity("supervisor") == second.id, failure=supervise.said)
+    wait_ready(supervise)
     asked_to_stop(supervise, second)
 
 

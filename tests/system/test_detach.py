@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from supervise.host import procfs, signals, tty
 from supervise.model.process import ProcessId
+from tests.support.faults import enter
 from tests.support.launcher import Supervise
 from tests.support.session import Session
 from tests.support.waiting import wait_gone, wait_until
@@ -74,11 +76,12 @@ def test_it_outlives_the_terminal(detached: Supervise, screen: Session, port: in
 
 def test_attach_shows_what_it_said_and_says_until_it_ends(detached: Supervise, port: int) -> None:
     assert detached.run("-d", *GRACE, *server(detached, port)).popen.returncode == 0
-    left, stays = detached.start("attach"), detached.start("attach", "X")
-    wait_until(lambda: "ready    in" in left.stdout and "ready    in" in stays.stdout, failure=detached.said)
-    left.send(signal.SIGINT)
-    assert left.wait() == 0
-    assert "run X goes on" in left.stderr
+    left, stays = [detached.start("attach") for _ in range(2)], detached.start("attach", "X")
+    wait_until(lambda: all("ready    in" in each.stdout for each in (*left, stays)), failure=detached.said)
+    for each, key in zip(left, (signal.SIGINT, signal.SIGQUIT), strict=True):
+        each.send(key)
+        assert each.wait() == 0
+        assert "run X goes on" in each.stderr
     assert stays.popen.poll() is None
     assert detached.run("stop", "X").popen.returncode == 0
     assert stays.wait() == 143
@@ -119,6 +122,38 @@ def test_one_that_is_live_is_left_its_console(detached: Supervise, port: int) ->
     assert refused.popen.returncode == 94
     assert "run X is live" in refused.stderr
     assert "attempt  1" in (detached.run_directory() / "console.log").read_text()
+
+
+def test_a_refused_replacement_leaves_it_its_console(detached: Supervise, port: int) -> None:
+    assert detached.run("-d", *GRACE, *server(detached, port)).popen.returncode == 0
+    first = detached.identity("supervisor")
+    wait_until(lambda: procfs.age_s(first.ticks) > 1.2)
+    with socket.socket() as foreign:
+        foreign.bind(("127.0.0.1", 0))
+        foreign.listen()
+        refused = detached.run("-d", "--replace", *GRACE, *server(detached, foreign.getsockname()[1]))
+    assert refused.popen.returncode == 94
+    assert "nothing was touched: run X goes on" in refused.stderr
+    assert detached.identity("supervisor") == first
+    assert not (detached.run_directory() / "console.log.1").exists()
+
+
+@pytest.mark.root
+def test_on_a_full_disk_it_is_heard_all_the_same(supervise: Supervise, port: int) -> None:
+    def fill() -> None:
+        enter(supervise.state, "1m", None)
+        ballast = supervise.state / "supervise" / "ballast"
+        ballast.parent.mkdir(mode=0o700)
+        (supervise.state / "supervise" / "X" / "attempts").mkdir(mode=0o700, parents=True)
+        fd = os.open(ballast, os.O_WRONLY | os.O_CREAT)
+        with contextlib.suppress(OSError):
+            while os.write(fd, b"x" * 4096):
+                pass
+
+    refused = supervise.start("-d", *GRACE, *server(supervise, port), preexec_fn=fill)
+    assert refused.wait() == 94
+    assert "REFUSED disk: state directory" in refused.stderr
+    assert "nothing was launched" in refused.stderr
 
 
 def test_replace_goes_with_it(detached: Supervise, port: int) -> None:

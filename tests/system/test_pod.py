@@ -193,3 +193,11 @@ class TestThatWillBeKilled:
         launched.wait_said("ready")
         assert pod.docker_stop(STOP_S) == 128 + signal.SIGTERM
         assert told.exists(), launched.stderr
+
+    def test_a_hook_that_ignores_sigterm_is_over_by_then_too(self, pod: Pod, port: int) -> None:
+        """The server takes all it may, so that hooks have what is left: nearly nothing."""
+        self.start(pod, port, "--stop-within", STOP_S, "--on", "stop", "trap : TERM; while :; do sleep 0.1; done")
+        assert pod.docker_stop(STOP_S) == 128 + signal.SIGTERM
+        outcome = pod.outcome()
+        assert outcome is not None
+        assert outcome["verified"] is True

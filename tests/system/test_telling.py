@@ -108,10 +108,16 @@ def test_a_hook_that_hangs_delays_neither_the_server_nor_its_end(supervise: Supe
     family = supervise.family()
     hang = "trap : TERM; echo $$ >> $TMPDIR/hooks; while :; do sleep 0.1; done"
     server = supervise.standin("--load-s", 0.05, port=port, pids=family.path)
-    launched = supervise.start("--name", "X", "--grace", 1, "--on", "any", hang, "--on-timeout", 60, *server)
+    endpoint = free_port()
+    shown = ("--metrics", endpoint, "--on", "any", hang, "--on-timeout", 60)
+    launched = supervise.start("--name", "X", "--grace", 1, *shown, *server)
     launched.wait_said("ready")
     launched.send(signal.SIGTERM)
     launched.wait_said("waiting for")
+    # Whoever scrapes or asks is still told how it went.
+    now = scrape(endpoint)
+    assert (now["up"], now["exit_status"], now["state state=done"]) == (0, 143, 1)
+    assert list((supervise.state / "supervise/X").glob("control.sock*"))
     assert family.survivors == []
     assert supervise.outcome()["verified"]
     launched.send(signal.SIGTERM)
@@ -134,3 +140,14 @@ def test_an_endpoint_that_cannot_be_had_is_said_before_anything_is_launched(supe
     assert mistake.popen.returncode == 2
     assert f"the server itself wants port {port}" in mistake.stderr
     assert not list((supervise.state / "supervise").glob("*/attempts/0*"))
+
+
+def test_what_cannot_be_executed_is_told_as_the_console_has_it(supervise: Supervise) -> None:
+    script, message = supervise.tmp / "serve", supervise.tmp / "message"
+    script.write_text("#!/no/interpreter\n")
+    script.chmod(0o700)
+    launched = supervise.run("--name", "X", "--termination-log", message, "--on", "crash", TELL, script)
+    why = f"{script}: cannot execute: its interpreter (the #! line) does not exist"
+    assert why in launched.stderr
+    assert message.read_text().startswith(f"exit status 127: {why}\n")
+    assert told(supervise.tmp / "told")[0]["cause"] == why

@@ -18,12 +18,13 @@ import pytest
 
 from supervise import lifecycle as life
 from supervise.attempts.store import Run
-from supervise.host import peers
+from supervise.host import peers, procfs
 from supervise.model import news
+from supervise.model.process import ProcessId
 from supervise.report.console import Console
-from supervise.runner import clients
+from supervise.runner import clients, control
 from supervise.runner.asking import SOCKET, Conversation, RefusedError, ask
-from supervise.runner.control import Control
+from supervise.runner.control import Control, Foresight
 
 NOBODY = 65534
 
@@ -36,11 +37,12 @@ class Served:
         self.run.create()
         self.events: list[life.Event] = []
         self.out = io.StringIO()
+        self.foresee: Foresight | None = None
         self.control: Control
 
     def during(self, work: Callable[..., Awaitable[Any]]) -> Any:
         async def live() -> Any:
-            self.control = Control(self.run, self.events.append, Console(self.out))
+            self.control = Control(self.run, self.events.append, Console(self.out), self.foresee)
             self.control.start()
             try:
                 return await asyncio.wait_for(work(self), 30)
@@ -111,9 +113,9 @@ def test_status_is_what_run_json_says_and_what_is_known_besides(served: Served) 
 @pytest.mark.parametrize(
     ("request_", "more", "posted"),
     [
-        ("stop", {}, [life.StopAsked(signal.SIGTERM)]),
+        ("stop", {}, [life.StopAsked(signal.SIGTERM, patient=True)]),
         ("stop", {"now": True}, [life.StopAsked(signal.SIGTERM)] * 2),
-        ("stop", {"now": "yes"}, [life.StopAsked(signal.SIGTERM)]),
+        ("stop", {"now": "yes"}, [life.StopAsked(signal.SIGTERM, patient=True)]),
     ],
 )
 def test_a_stop_is_posted(served: Served, request_: str, more: dict[str, Any], posted: list[life.Event]) -> None:
@@ -132,6 +134,116 @@ def test_a_restart_says_which_attempt_it_ends(served: Served) -> None:
 
     served.during(work)
     assert [type(event) for event in served.events] == [life.RestartAsked]
+
+
+ENDING = news.Ending("SIGTERM", asked=True, restarts=False, within_s=9.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "begins_anew"),
+    [
+        (ENDING, False),
+        (state("done"), False),
+        (news.Over(143, None, None), False),
+        (ENDING._replace(restarts=True), True),
+        (ENDING._replace(asked=False), True),
+    ],
+)
+def test_what_somebody_stops_does_not_begin_anew(served: Served, told: news.News, *, begins_anew: bool) -> None:
+    async def work(_: Served) -> None:
+        served.control.hear(told)
+        if begins_anew:
+            assert (await served.ask("restart"))["ok"]
+            return
+        with pytest.raises(RefusedError, match="being stopped") as refused:
+            await served.ask("restart")
+        assert refused.value.status == 3
+
+    served.during(work)
+    assert len(served.events) == begins_anew
+
+
+def test_a_restart_after_a_stop_is_refused_and_a_second_stop_is_not(served: Served) -> None:
+    async def work(_: Served) -> None:
+        assert (await served.ask("stop"))["ok"]
+        with pytest.raises(RefusedError, match="being stopped"):
+            await served.ask("restart")
+        assert (await served.ask("stop"))["ok"]
+
+    served.during(work)
+    assert served.events == [life.StopAsked(signal.SIGTERM, patient=True)] * 2
+
+
+@pytest.mark.parametrize("name", ["ready", "starting", "sweeping", "waiting", "stopping"])
+def test_a_server_is_not_ended_for_a_launch_that_is_sure_to_be_refused(served: Served, name: str) -> None:
+    async def foresee() -> str | None:
+        return "no room for a log"
+
+    served.foresee = foresee
+
+    async def work(_: Served) -> None:
+        served.control.hear(state(name))
+        if name not in ("ready", "starting"):
+            assert (await served.ask("restart"))["ok"]
+            return
+        with pytest.raises(RefusedError, match="nothing was ended: no room for a log") as refused:
+            await served.ask("restart")
+        assert refused.value.status == 94
+
+    served.during(work)
+    assert len(served.events) == (name not in ("ready", "starting"))
+
+
+@pytest.mark.parametrize("how", ["clear", "broken", "late"])
+def test_what_is_not_sure_refuses_nothing(served: Served, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_FORESIGHT_S", 0.05)
+
+    async def foresee() -> str | None:
+        if how == "broken":
+            raise OSError(5, "Input/output error")
+        await asyncio.sleep(60 if how == "late" else 0)
+        return None
+
+    served.foresee = foresee
+
+    async def work(_: Served) -> None:
+        served.control.hear(state("ready"))
+        assert (await served.ask("restart"))["ok"]
+
+    served.during(work)
+    assert [type(event) for event in served.events] == [life.RestartAsked]
+
+
+def test_a_stop_that_comes_meanwhile_comes_first(served: Served) -> None:
+    async def work(_: Served) -> None:
+        looking, stopped = asyncio.Event(), asyncio.Event()
+
+        async def foresee() -> str | None:
+            looking.set()
+            await stopped.wait()
+            return None
+
+        served.control._foresee = foresee
+        served.control.hear(state("ready"))
+        restarting = asyncio.ensure_future(served.ask("restart"))
+        await looking.wait()
+        assert (await served.ask("stop"))["ok"]
+        stopped.set()
+        with pytest.raises(RefusedError, match="being stopped"):
+            await restarting
+
+    served.during(work)
+    assert served.events == [life.StopAsked(signal.SIGTERM, patient=True)]
+
+
+def test_only_the_one_that_is_meant_is_asked(served: Served) -> None:
+    async def work(_: Served) -> None:
+        ours, init = procfs.self_id(), ProcessId(1, 1)
+        assert (await served.ask("status", whose=ours))["ok"]
+        assert await served.ask("stop", whose=init) is None
+
+    served.during(work)
+    assert served.events == []
 
 
 def test_whoever_hung_up_before_it_was_his_turn_stops_nothing(served: Served) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from supervise.lifecycle.patience import Limits, Watch, look_again
 from supervise.model import news
+from supervise.model.effort import Effort, Look
+from supervise.model.process import ProcessId
 from supervise.runner.facts import Facts, after
 
 NOW = 1000.0
@@ -43,7 +46,7 @@ def heard(*told: news.News, first: Facts = Facts()) -> Facts:  # noqa: B008 - it
         (STARTING, progressed(None), STARTING._replace(percent=None, ready_at=None)),
         (STARTING, news.Stalled("p", "no progress for 4 min"), STARTING._replace(stalled="no progress for 4 min")),
         (STARTING._replace(stalled="x"), news.Working("p", 1.0, 240.0), STARTING),
-        (STARTING._replace(stalled="x"), news.Working("p", 100.0, 240.0), STARTING._replace(stalled="x")),
+        (STARTING._replace(stalled="x"), news.Working("p", 1.0, 240.0, stands=True), STARTING._replace(stalled="x")),
         (STARTING, entered("ready", 3), STARTING._replace(state="ready", percent=None, ready_at=None)),
         (STARTING, news.WasFatal("boom", "it means"), STARTING._replace(cause="boom")),
         (STARTING, news.WasHung(("a", "b")), STARTING._replace(cause="a; b")),
@@ -84,3 +87,18 @@ def test_an_estimate_is_told_from_now_on_and_is_never_negative() -> None:
     assert STARTING.to_data(NOW + 10)["eta_s"] == 20.0
     assert STARTING.to_data(NOW + 100)["eta_s"] == 0.0
     assert "ready_at" not in STARTING.to_data(NOW)
+
+
+def test_one_that_is_busy_and_gets_nowhere_stays_stalled():
+    busy, watch, facts = ProcessId(1, 1), None, STARTING
+    for second in range(0, 900, 5):
+        look = Look({busy: Effort(100.0 + second, 0, 0, 0)})
+        if watch is None:
+            watch = Watch(look)
+            continue
+        watch, verdict = look_again(watch, look, "weights", Limits(600.0), seconds=5.0, period_s=5.0)
+        stands = verdict.text is not None
+        facts = after(facts, news.Working("weights", verdict.clock_s, verdict.patience_s, stands), NOW)
+        if verdict.news:
+            facts = after(facts, news.Stalled("weights", verdict.text), NOW)
+    assert facts.stalled is not None

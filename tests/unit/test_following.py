@@ -10,6 +10,8 @@ import pytest
 
 from supervise.attempts.store import Run
 from supervise.host import procfs
+from supervise.model.process import ProcessId
+from supervise.verbs import following as module
 from supervise.verbs.following import Following, ended, line, look
 
 ENDED = {"outcome": "died", "exit_status": 7, "failed": True, "verified": True, "cause": {"text": "boom"}}
@@ -93,3 +95,72 @@ def test_what_a_killed_supervise_wrote_last_is_true_no_more(run: Run) -> None:
     run.write_state({"host": procfs.host_id()._asdict(), "keeper": procfs.self_id()._asdict(), "state": "ready"})
     said = look(run)
     assert (said["state"], said["over"]) == ("orphaned", False)
+
+
+OLD = ProcessId(4711, 1)
+
+
+def replaced(run: Run, *, event: dict[str, Any] | None = None) -> None:
+    """As if this very process had taken the place of another one, which has left two attempts."""
+    for outcome in (ENDED, {**ENDED, "exit_status": 143, "outcome": "asked", "cause": None, "failed": False}):
+        attempt = run.open_attempt()
+        attempt.write("attempt", {"id": "x", "supervisor": OLD._asdict()})
+        run.close_attempt(attempt, outcome)
+    if event is not None:
+        run.append_event({"state": "done", "attempt": 2, **event})
+    attempt = run.open_attempt()
+    attempt.write("attempt", {"id": "y", "supervisor": procfs.self_id()._asdict()})
+    live(run, state="ready", attempt=3)
+
+
+def test_one_whose_run_another_has_is_over_with_a_status_of_its_own(
+    run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced(run)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("nothing is to be waited for"))
+    said = Following(run, OLD).next(0)
+    assert said is not None
+    assert (said["over"], said["attempt"], said["exit_status"]) == (True, 2, 143)
+    assert ended(run, said, OLD) == 143
+    assert "with status 143\n" in capfd.readouterr().err
+    # The one that has the run now is another matter.
+    now = Following(run).next(0)
+    assert now is not None
+    assert (now["over"], now["state"], now["attempt"]) == (False, "ready", 3)
+
+
+def test_what_ended_it_after_its_last_attempt_comes_first(run: Run) -> None:
+    replaced(run, event={"ended": {"exit_status": 94, "why": "refused"}})
+    assert look(run, OLD)["exit_status"] == 94
+
+
+@pytest.mark.parametrize("event", [{}, {"ended": None}, {"ended": {"exit_status": "x"}}, {"ended": [1]}])
+def test_an_event_that_says_nothing_of_it_is_passed_over(run: Run, event: dict[str, Any]) -> None:
+    replaced(run, event=event)
+    assert look(run, OLD)["exit_status"] == 143
+
+
+def test_of_one_without_an_attempt_nobody_knows_how_it_ended(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    replaced(run)
+    assert ended(run, look(run, ProcessId(4712, 1)), ProcessId(4712, 1)) == 125
+    assert "no record of how" in capfd.readouterr().err
+
+
+def test_the_outcome_has_the_last_word(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    """What was said before it was written was told from a log that ends in the middle."""
+    lost = {**ENDED, "outcome": "keeper-lost", "exit_status": 125, "cause": None}
+    run.close_attempt(run.open_attempt(), lost)
+    run.write_state({"state": "done"})
+    assert ended(run, {"exit_status": 125, "cause": "The server has not ended.", "over": True}) == 125
+    assert "ended with status 125: keeper lost\n" in capfd.readouterr().err
+    assert ended(run, {"exit_status": 96, "cause": "gave up", "over": True}) == 96
+
+
+def test_one_that_is_suspended_is_said_to_be(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(run, state="ready")
+    following = Following(run)
+    assert (following.next(0) or {})["state"] == "ready"
+    monkeypatch.setattr(module, "suspended", lambda _: True)
+    assert (following.next(0.05) or {})["state"] == "suspended"
+    monkeypatch.setattr(module, "suspended", lambda _: False)
+    assert (following.next(0.05) or {})["state"] == "ready"

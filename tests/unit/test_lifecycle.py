@@ -67,6 +67,8 @@ TRANSITIONS = [
     (life.Verifying(ASKED, 2), life.Verified(), life.Done(Exit.SURVIVORS), ()),
     (life.Verifying(ASKED, 0), life.Verified(held=1), life.Done(Exit.SURVIVORS), ()),
     (life.Verifying(ASKED, 0), life.StopAsked(TERM), life.Verifying(ASKED, 0), ()),
+    (life.Verifying(ASKED, 0), life.Broken(), life.Done(Exit.INTERNAL), ()),
+    (life.Verifying(ASKED, 2), life.Broken(), life.Done(Exit.SURVIVORS), ()),
     (
         life.Starting(),
         life.StartExpired("idle"),
@@ -109,6 +111,9 @@ def test_transition(state, event, after, effects):
     ("reason", "failure", "survivors", "status"),
     [
         (Reason(Cause.DIED, status=0), FailureClass.UNKNOWN, 0, Exit.ENDED_BY_ITSELF),
+        (Reason(Cause.DIED, signum=TERM, status=0), FailureClass.UNKNOWN, 0, 128 + TERM),
+        (Reason(Cause.DIED, signum=TERM, status=-TERM), FailureClass.UNKNOWN, 0, 128 + TERM),
+        (Reason(Cause.DIED, signum=TERM, status=1), FailureClass.UNKNOWN, 0, 1),
         (Reason(Cause.DIED, status=0), FailureClass.DETERMINISTIC, 0, Exit.DETERMINISTIC),
         (Reason(Cause.DIED, status=7), FailureClass.TRANSIENT, 0, 7),
         (Reason(Cause.DIED, status=-9), FailureClass.UNKNOWN, 0, 137),

@@ -312,3 +312,10 @@ def test_no_table_means_that_nothing_is_known() -> None:
 def test_the_time_outs_of_the_engines_come_first(name: str) -> None:
     assert load(name).liveness.hang_timeout_s > 300
     assert replace(load(name).liveness, metrics=None).completions == "/v1/completions"
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+def test_what_is_no_count_is_not_counted(value: str) -> None:
+    rule = load("vllm").liveness
+    assert rule is not None
+    assert parse(f'{rule.running}{{engine="0"}} {value}\n{rule.progress[0]}{{engine="0"}} 1\n', rule).counters is None

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from supervise.model import news
+from supervise.model.exits import Exit
+from supervise.model.slate import Finding, Ownership, SlateResult
 from supervise.report.notify import Notify
 from supervise.report.systemd import Systemd
 from supervise.runner.heartbeat import Heartbeat
@@ -242,6 +244,15 @@ class TestSystemd:
         assert told["STOPPING"] == "1"
         assert told["STATUS"].startswith("CUDA\\x0aout of memory ")
         assert len(told["STATUS"]) == 200
+
+    def test_what_is_in_the_way_is_the_cause_of_a_launch_that_was_refused(
+        self, systemd: Systemd, manager: Manager
+    ) -> None:
+        port = Finding("port", "port 8000", Ownership.FOREIGN, ("pid 7 listens",))
+        systemd.hear(news.Entered("sweeping", None, None, None, 0.0))
+        systemd.hear(news.Swept(SlateResult("r", (), (port,), (), (), 0.0)))
+        systemd.hear(news.Over(Exit.SLATE, None, None))
+        assert manager.heard()[-1]["STATUS"] == "nothing was launched: port 8000 (foreign, pid 7 listens)"
 
     def test_the_server_is_never_handed_over(self, systemd: Systemd, manager: Manager) -> None:
         systemd.hear(news.Launched(3, "/log", 42))

@@ -98,3 +98,11 @@ def test_no_secret_is_told():
     assert "hf_abcdef" not in crash["cause"]
     assert "sk-1234" not in str(crash["advice"])
     assert crash["cause"].startswith("denied")
+
+
+def test_nothing_to_say_is_null():
+    (relaunch,) = heard(Relaunching(7, 0.0, "restart", "", "asked"))
+    assert (relaunch["cause"], relaunch["why"], relaunch["after_s"]) == (None, "restart", 0.0)
+    bare = ENDED._replace(cause="", failure="", signature="", log="", outcome="")
+    for told in heard(Entered("", None, None, "", 1.0), LAUNCHED._replace(log=""), Stalled("", ""), WasHung(()), bare):
+        assert "" not in told.values()

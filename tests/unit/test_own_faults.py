@@ -8,16 +8,25 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from supervise import lifecycle as life
 from supervise.attempts import damage, locking
 from supervise.attempts.log import Bound, LogFile
 from supervise.attempts.store import Run
 from supervise.group import guard
 from supervise.host import beside, files, procfs
+from supervise.model.tier import Tiers
+from supervise.runner.journal import Journal
 from supervise.runner.timers import Timers
 from tests.support.virtual import VirtualLoop
+
+if TYPE_CHECKING:
+    from supervise.report.console import Console
+    from supervise.runner.attempt import Opened
 
 
 @pytest.fixture
@@ -279,3 +288,39 @@ def test_a_thread_that_dies_before_it_begins_holds_nobody_up(monkeypatch: pytest
     call = beside.Beside(lambda: 1)
     assert not call.wait(0.01)
     assert not call.runs
+
+
+class TestWhileItRuns:
+    def test_a_link_in_the_place_of_the_history_is_not_followed(self, run: Run, tmp_path: Path) -> None:
+        outside = tmp_path / "outside"
+        outside.write_text("theirs\n")
+        (Path(run.path) / "events.jsonl").symlink_to(outside)
+        with pytest.raises(OSError, match="symbolic links"):
+            run.append_event({"state": "ready"})
+        assert outside.read_text() == "theirs\n"
+
+    @pytest.mark.parametrize("name", ["sequence", "latest"])
+    def test_a_directory_in_their_place_does_not_keep_the_next_one_from_beginning(self, run: Run, name: str) -> None:
+        run.open_attempt()
+        (Path(run.path) / name).unlink()
+        (Path(run.path) / name).mkdir()
+        assert run.open_attempt().number == 2
+        assert (Path(run.path) / f"{name}.damaged-1").is_dir()
+
+    @pytest.mark.parametrize("damaged", ["", "{", '{"supervisor": "x"}'])
+    def test_a_live_state_that_is_damaged_is_written_again(self, run: Run, damaged: str) -> None:
+        said: list[str] = []
+        us = procfs.self_id()
+        journal = Journal(run, cast("Console", SimpleNamespace(error=said.append)), us, us, Tiers((), None, {}))
+        attempt = run.open_attempt()
+        attempt.write("attempt", {})
+        journal.opened = cast("Opened", SimpleNamespace(attempt=attempt, leader=None))
+        journal.publish(life.Ready(), None)
+        (Path(run.path) / "run.json").write_text(damaged)
+        journal.look()
+        journal.look()
+        state = run.read_state()
+        assert state is not None
+        assert state["state"] == "ready"
+        assert len(said) == 1
+        assert "not trusted" in said[0]

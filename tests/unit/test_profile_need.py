@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from supervise.model.need import DeviceKind, MemoryRule, Need, Port
 from supervise.profiles import load, match
 from supervise.profiles.derive import derive, safe_name
+from supervise.runner import plan
 
 KNOWN = load.load_all()
 ALL, NONE, LISTED = DeviceKind.ALL, DeviceKind.NONE, DeviceKind.LISTED
@@ -424,3 +425,13 @@ def test_a_word_means_nothing_if_the_profile_was_asked_for_against_the_form() ->
     assert served("python start.py M --port 1") == ()
     assert served("python start.py --served-model-name m") == ("m",)
     assert served("vllm serve M") == ("M",)
+
+
+@pytest.mark.parametrize(
+    ("words", "drain_s"), [("", 0.0), (" --shutdown-timeout 60", 60.0), (" --shutdown-timeout x", 0.0)]
+)
+def test_whoever_lets_requests_finish_gets_the_time_for_it(words: str, drain_s: float) -> None:
+    planned = plan.make(f"vllm serve M{words}".split(), {}, plan.Options())
+    assert planned.need.drain_s == drain_s
+    assert planned.deadlines.grace_s == planned.profile.grace_s + drain_s
+    assert plan.make(f"vllm serve M{words}".split(), {}, plan.Options(grace_s=3.0)).deadlines.grace_s == 3.0

@@ -98,7 +98,15 @@ def test_two_silent_deaths_are_not_the_same_cause_for_that():
     assert isinstance(decided(ALWAYS, [failed(1, SILENT, UNKNOWN)], failed(2, SILENT, UNKNOWN)), Relaunch)
 
 
-@pytest.mark.parametrize("failure", [UNKNOWN, TRANSIENT, LOAD])
+def test_what_hangs_time_and_again_is_tried_as_often_as_the_limit_allows():
+    hung = EXITED_4._replace(end="hung")
+    history = [failed(number, hung, TRANSIENT) for number in (1, 2)]
+    assert isinstance(decided(FAILURE, history, failed(3, hung, TRANSIENT)), Relaunch)
+    history = [failed(number, hung, TRANSIENT) for number in range(1, 6)]
+    assert decided(FAILURE, history, failed(6, hung, TRANSIENT)).status == Exit.GAVE_UP
+
+
+@pytest.mark.parametrize("failure", [UNKNOWN, LOAD])
 def test_two_alike_deaths_that_nobody_explained_are_the_end_but_not_certain(failure):
     history, last = [failed(1, EXITED_4, failure)], failed(2, EXITED_4, failure)
     why = "gave up: exited with 4, like attempt 1, and nobody printed a cause"

@@ -109,3 +109,40 @@ def test_by_default_only_where_somebody_reads_it(env: dict[str, str], pid: int, 
 def test_one_survivor_is_a_process(tmp_path: Path) -> None:
     assert "1 process survived" in told(tmp_path / "log", ENDED._replace(survivors=1)).splitlines()
     assert "2 processes survived" in told(tmp_path / "log", ENDED._replace(survivors=2)).splitlines()
+
+
+STOPPED = ENDED._replace(exit_status=143, outcome="asked", asked=True, cause=None, failure=None, signature=None)
+
+
+def first(path: Path, *news: News) -> str:
+    return told(path, *news).splitlines()[0]
+
+
+def test_a_stop_that_somebody_asked_for_is_called_one(tmp_path: Path) -> None:
+    said = "exit status 143: stopped by SIGTERM, as asked"
+    over = Over(143, None, None)
+    assert first(tmp_path / "log", STOPPED) == said == first(tmp_path / "log", STOPPED, over)
+    # Nobody asked for the end of one that somebody killed; who stops us while nothing runs asks.
+    killed = STOPPED._replace(outcome="died", asked=False)
+    assert first(tmp_path / "log", killed, over) == "exit status 143"
+    waiting = (ENDED, Relaunching(7, 4.0, "once more", "it", "transient"))
+    assert first(tmp_path / "log", *waiting, over) == f"{said}, while nothing ran" == first(tmp_path / "log", over)
+    assert first(tmp_path / "log", *waiting, killed, over) == "exit status 143"
+
+
+def test_those_that_survived_are_named(tmp_path: Path) -> None:
+    named = ("pid 42 VLLM::EngineCore, state D",)
+    text = told(tmp_path / "log", STOPPED._replace(exit_status=95, survivors=1, survived=named), Over(95, None, None))
+    assert text.startswith("exit status 95: something survived\n")
+    assert "\n1 process survived\nsurvived: pid 42 VLLM::EngineCore, state D\n" in text
+
+
+def test_what_cannot_be_executed_was_found(tmp_path: Path) -> None:
+    why = "/x/serve: cannot execute: its interpreter (the #! line) does not exist"
+    refused = ENDED._replace(exit_status=127, outcome="not-launched", cause=why, failure=None)
+    text = told(tmp_path / "log", refused, Over(127, None, None))
+    assert text.splitlines()[0] == f"exit status 127: {why}"
+    assert "cause" not in text
+    # A shell that has not found something is a server that has ended so.
+    shell = ENDED._replace(exit_status=127, cause="sh: 1: x: not found")
+    assert told(tmp_path / "log", shell).startswith("exit status 127: the server's own\ncause: sh: 1: x: not found\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -185,3 +187,25 @@ class TestCommandLine:
 def _name(text: str) -> str:
     (described,) = [each for each in text.splitlines() if each.startswith("Description=")]
     return described.removeprefix("Description=").partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (["--model", "https://u:pw@h/x"], "--model has a secret"),
+        (["--speculative-config", '{"token": "hf_abcdefghijkl"}'], "--speculative-config has a secret"),
+        (["--max-num-batched-tokens", "8192", "--tokenizer", "T"], None),
+        (["--model", "/root/models/x"], None),
+    ],
+)
+def test_secrets_in_any_word_are_refused(supervise: Supervise, words: list[str], refused: str | None) -> None:
+    told = supervise.run("unit", "--name", "x", "sh", *words)
+    assert told.popen.returncode == (2 if refused else 0), told.stderr
+    assert refused is None or refused in told.stderr
+
+
+def test_each_account_has_a_state_directory_of_its_own(supervise: Supervise) -> None:
+    told = supervise.run("unit", "--name", "x", "sh").stdout
+    account = pwd.getpwuid(os.geteuid()).pw_name
+    assert f"\nUser={account}\n" in told
+    assert f"\nStateDirectory=supervise-{account}\n" in told
