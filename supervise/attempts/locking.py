@@ -75,6 +75,27 @@ def _lock(fd: int) -> bool:
     return False
 
 
+def claim(path: str) -> int | None:
+    """Take a file that says who is about to do something; it goes with whoever has it.
+
+    Args:
+        path: of the file, made if it is missing.
+
+    Returns:
+        The descriptor to close when it is done, None if somebody else is about to.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
 def is_held(state: dict[str, Any] | None) -> bool:
     """Whether somebody is at work for a run whose lock is free: a file that was removed locks nobody out.
 

@@ -22,6 +22,18 @@ def members(root: int) -> list[Process]:
     return [process for process in below if not process.gone]
 
 
+def title(process: Process) -> str:
+    """What a process calls itself, whole: the kernel cuts that at 15 bytes (proc(5), comm).
+
+    To read it can wait for one that waits in the kernel; of one that was not renamed it is a command line, with secrets
+    perhaps, and not told.
+    """
+    found = procfs.read(process.pid, environ=False)
+    if found is None or found.id != process.id or found.argv is None or len(found.argv) != 1:
+        return process.comm
+    return found.title if found.title.startswith(process.comm) else process.comm
+
+
 def debugged(processes: Iterable[Process]) -> int | None:
     """The first of these that has a debugger (proc(5), TracerPid of status), None if none has."""
     return next((process.pid for process in processes if _tracer(process.pid)), None)

@@ -19,7 +19,7 @@ from supervise.text import plural
 class Proof(Enum):
     """What speaks for a hang."""
 
-    COUNTERS = "requests run, and no counter of the engine moves"
+    COUNTERS = "requests of others run, and no counter of the engine moves"
     HEALTH = "its health endpoint does not answer, or not with 200"
     CANARY = "a completion that we ask for does not come"
     STOPPED = "a process of its is stopped, or waits in the kernel"
@@ -30,7 +30,8 @@ class Proof(Enum):
 INDEPENDENT = frozenset(
     frozenset(pair)
     for pair in (
-        # What the engine reports, against what comes back of it, what the kernel sees, and what it says itself.
+        # What the engine reports, against what comes back of it, what the kernel sees, and what it says itself. It
+        # reports on requests of others: that ours does not come back and that no token of it is counted is one sight.
         (Proof.COUNTERS, Proof.CANARY),
         (Proof.COUNTERS, Proof.HEALTH),
         (Proof.COUNTERS, Proof.STOPPED),
@@ -73,7 +74,8 @@ class Seen:
 
     `generates`: for `health` a token had to be generated. `stopped` are members that are stopped or wait in the kernel,
     with what they call themselves. `still`: nothing has been done since the last look. `said` counts new lines that say
-    it gets no further. With `excuse` nothing of this counts, nor anything before it.
+    it gets no further. With `excuse` nothing of this counts, nor anything before it. `note` is what people should know
+    of our looking.
     """
 
     at: float
@@ -85,6 +87,7 @@ class Seen:
     still: bool | None = None
     said: int = 0
     excuse: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +95,15 @@ class Watch:
     """What all looks together say.
 
     `since` is when each sign that is there now began. `stood` is when the counters were first seen as they are,
-    `asked` since when something is asked of the engine, `moved` when it last was seen to work.
+    `asked` since when something is asked of the engine, `others` since when by others, `moved` when it last was seen to
+    work.
     """
 
     seen: Seen
     since: Mapping[Proof, float] = field(default_factory=dict)
     stood: float | None = None
     asked: float | None = None
+    others: float | None = None
     moved: float | None = None
     members: Mapping[ProcessId, float] = field(default_factory=dict)
     said: int = 0
@@ -130,14 +135,16 @@ def after(watch: Watch | None, seen: Seen) -> Watch:
     if members:
         since[Proof.STOPPED] = min(members.values())
     asked = _asked(watch, seen, since)
-    if asked is not None and stood is not None and not moved:
-        since[Proof.COUNTERS] = max(asked, stood)
+    others = _others(watch, seen, since, stood)
+    if others is not None and stood is not None and not moved:
+        since[Proof.COUNTERS] = max(others, stood)
     if seen.still and (asked is not None or Proof.HEALTH in since):
         since[Proof.STILL] = watch.since.get(Proof.STILL, seen.at)
     said = seen.said + (0 if moved else watch.said)
     if said:
         since[Proof.SAID] = watch.since.get(Proof.SAID, seen.at)
-    return Watch(_with_last(watch, seen), since, stood, asked, seen.at if moved else watch.moved, members, said)
+    moved_at = seen.at if moved else watch.moved
+    return Watch(_with_last(watch, seen), since, stood, asked, others, moved_at, members, said)
 
 
 def _moved(before: Counters | None, now: Counters | None) -> bool:
@@ -162,12 +169,26 @@ def _unanswered(proof: Proof, watch: Watch, seen: Seen) -> float | None:
 
 def _asked(watch: Watch, seen: Seen, since: Mapping[Proof, float]) -> float | None:
     """Since when the engine has something to do: requests of others run, or one of ours is not answered."""
-    ours = [since[proof] for proof in (Proof.CANARY, Proof.HEALTH) if proof in since]
-    if not seen.generates:
-        ours = [since[Proof.CANARY]] if Proof.CANARY in since else []
+    asked = _ours(seen, since)
     if seen.counters is not None and seen.counters.running > 0:
-        ours.append(seen.at if watch.asked is None else watch.asked)
-    return min(ours, default=None)
+        asked.append(seen.at if watch.asked is None else watch.asked)
+    return min(asked, default=None)
+
+
+def _ours(seen: Seen, since: Mapping[Proof, float]) -> list[float]:
+    """Since when questions of ours are out that the engine itself would have to answer."""
+    through = (Proof.CANARY, Proof.HEALTH) if seen.generates else (Proof.CANARY,)
+    return [since[proof] for proof in through if proof in since]
+
+
+def _others(watch: Watch, seen: Seen, since: Mapping[Proof, float], stood: float | None) -> float | None:
+    """Since when more requests run than those of ours that had been begun when the counters stood still."""
+    if seen.counters is None or stood is None:
+        return None
+    ours = sum(began < stood for began in _ours(seen, since))
+    if seen.counters.running <= ours:
+        return None
+    return seen.at if watch.others is None else watch.others
 
 
 def _with_last(watch: Watch, seen: Seen) -> Seen:
@@ -211,7 +232,8 @@ def _sentence(proof: Proof, watch: Watch) -> str:
     match proof:
         case Proof.COUNTERS if seen.counters is not None:
             figure = f"{seen.counters.name} stands at {seen.counters.progress[0]:.0f}"
-            return f"{_who(int(seen.counters.running))}, no token for {lasts} ({figure})"
+            running = int(seen.counters.running)
+            return f"{plural(running, 'request')} {'run' if running > 1 else 'runs'}, no token for {lasts} ({figure})"
         case Proof.HEALTH if seen.health is not None:
             return f"its health endpoint has not answered well for {lasts}"
         case Proof.CANARY if seen.canary is not None:
@@ -224,12 +246,6 @@ def _sentence(proof: Proof, watch: Watch) -> str:
         case Proof.SAID:
             return f"its log has said {watch.said} times since then that it gets no further"
     return str(proof.value)
-
-
-def _who(running: int) -> str:
-    if not running:
-        return "a request of ours waits"
-    return f"{plural(running, 'request')} {'run' if running > 1 else 'runs'}"
 
 
 def span(seconds: float) -> str:

@@ -52,9 +52,9 @@ class Need:
     `notes` are sentences about what could not be derived (an unreadable YAML, say): unknown is never clean, so they
     are shown. `max_length` is the context length as given, `tensor_parallel` the number of GPUs that share each layer.
     `program` is the engine's own command line after wrappers such as `env` or `numactl`. `part` names what this launch
-    is of a server whose rest is elsewhere, as its profile calls it; None for a whole one. `named`: the names that it serves
-    were given, and not told from the model. `mutual_tls`: clients must
-    show a certificate. `key` is what requests must carry as a bearer token: it is held in memory and never shown.
+    is of a server whose rest is elsewhere, as its profile calls it; None for a whole one. `named`: the names
+    that it serves were given, and not told from the model. `mutual_tls`: clients must show a certificate. `key` is what
+    requests must carry as a bearer token: it is held in memory and never shown.
     `drain_s` is for how many seconds the engine lets requests finish once it is told to stop.
     """
 

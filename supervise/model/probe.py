@@ -19,8 +19,8 @@ class Probed(NamedTuple):
     """An answer.
 
     `detail` says who answers where it is not ours, `note` what could not be asked of one that is. `again_s` is when it
-    is worth while to ask again, in seconds: some servers work for each answer. `named`: what it serves is known, or is not
-    told, and need not be asked for again.
+    is worth while to ask again, in seconds: some servers work for each answer. `named`: what it serves is
+    known, or is not told to us, and need not be asked for again.
     """
 
     answer: Answer

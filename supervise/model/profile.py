@@ -38,8 +38,8 @@ class ReadyRule:
     """How the engine says it serves: any of `lines` in the log, and `http` answering 200 on our own listener.
 
     `lines` empty: HTTP (or the listener alone when `http` is None) decides. `models` is the identity endpoint, and with
-    `resolves` the model may be served by the path of what was found for it. An answer may take `timeout_s`, and is asked
-    for every `every_s` seconds: SGLang generates a token for each.
+    `resolves` the model may be served by the path of what was found for it. An answer may take `timeout_s`, and is
+    asked for every `every_s` seconds: SGLang generates a token for each.
     """
 
     lines: tuple[re.Pattern[str], ...] = ()

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from supervise.model.probe import Answer, Probed
-from supervise.probes.serving import ready
+from supervise.probes.serving import Asker, ready
 
-__all__ = ["Answer", "Probed", "ready"]
+__all__ = ["Answer", "Asker", "Probed", "ready"]

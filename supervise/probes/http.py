@@ -8,12 +8,15 @@ import json as jsons
 import socket
 import ssl
 import time
+from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
 from supervise.model.need import Need, Port
 
 # The metrics of a large vLLM are some 300 kB; whatever is longer is no answer to anything we ask.
-_MOST_BYTES = 4 << 20
+MOST_BYTES = 4 << 20
+CLOSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+"""A server that does not know the path, or does not let us ask: it speaks HTTP, and that is all there is to be had."""
 # What a server that binds all interfaces is asked at. A `::` that is not shared with IPv4 answers at `::1` alone.
 _LOOPBACKS = {"": ("127.0.0.1",), "0.0.0.0": ("127.0.0.1",), "::": ("::1", "127.0.0.1")}
 
@@ -159,7 +162,7 @@ def _answer(sock: socket.socket, method: str, deadline: float) -> Response:
     with _Answer(sock, method, deadline) as answer:
         answer.begin()
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return Response(answer.status, answer.read(_MOST_BYTES), kind)
+        return Response(answer.status, answer.read(MOST_BYTES), kind)
 
 
 def _connect(family: int, address: Any, deadline: float) -> socket.socket:

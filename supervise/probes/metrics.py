@@ -9,16 +9,21 @@ from typing import NamedTuple
 
 from supervise.lifecycle.hang import Counters
 from supervise.model.liveness import LivenessRule
-from supervise.probes.http import Asks
+from supervise.probes.http import CLOSED, MOST_BYTES, Asks, Response
 
 _TIMEOUT_S = 10.0
 
 
 class Told(NamedTuple):
-    """Its counters, None where it does not tell them; and whether it sleeps, None where nobody knows."""
+    """Its counters, None where it does not tell them; and whether it sleeps, None where nobody knows.
+
+    `why` says what is wrong with an answer without counters, and `never` that there will be none.
+    """
 
     counters: Counters | None
     asleep: bool | None
+    why: str | None = None
+    never: bool = False
 
 
 UNTOLD = Told(None, None)
@@ -37,9 +42,18 @@ def read(client: Asks, rule: LivenessRule) -> Told:
     if rule.metrics is None:
         return UNTOLD
     answer = client.get(rule.metrics, _TIMEOUT_S)
-    if answer is None or answer.status != HTTPStatus.OK:
-        return UNTOLD
-    return parse(answer.body.decode("utf-8", "replace"), rule)
+    return UNTOLD if answer is None else _read(answer, rule)
+
+
+def _read(answer: Response, rule: LivenessRule) -> Told:
+    asked = f"GET {rule.metrics}"
+    if answer.status != HTTPStatus.OK:
+        return Told(None, None, f"{asked} is answered {answer.status}", never=answer.status in CLOSED)
+    if len(answer.body) >= MOST_BYTES:
+        # Of one that is cut nobody knows what its sums lack.
+        return Told(None, None, f"{asked} is longer than {MOST_BYTES >> 20} MiB")
+    told = parse(answer.body.decode("utf-8", "replace"), rule)
+    return told if told.counters else told._replace(why=f"{asked} does not tell {rule.running} and {rule.progress[0]}")
 
 
 def parse(text: str, rule: LivenessRule) -> Told:

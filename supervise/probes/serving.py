@@ -11,13 +11,30 @@ from supervise.model.need import Need, Port
 from supervise.model.probe import Answer, Probed
 from supervise.model.process import Process
 from supervise.model.profile import ReadyRule
-from supervise.probes.http import Client
+from supervise.probes.http import CLOSED, Client
 from supervise.probes.names import another, names
-
-# A server that does not know the path, or does not let us ask: it speaks HTTP, and that is all there is to be had.
-_UNTOLD = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+from supervise.text import redact
 
 Members = Callable[[], Iterable[Process]]
+
+
+class Asker:
+    """Asks one server again and again, and for its names until they are known.
+
+    Args:
+        need: where it should listen, and what it should serve.
+        rule: what to ask.
+    """
+
+    def __init__(self, need: Need, rule: ReadyRule) -> None:
+        self._need, self._rule = need, rule
+
+    def ready(self, members: Members) -> Probed:
+        """Ask once; see `ready`."""
+        probed = ready(self._need, self._rule, members)
+        if probed.named:
+            self._rule = replace(self._rule, models=None)
+        return probed
 
 
 def ready(need: Need, rule: ReadyRule, members: Members) -> Probed:
@@ -51,7 +68,7 @@ def _answered(need: Need, rule: ReadyRule) -> Probed:
     note = ""
     for each in _each(need):
         answer = None if rule.http is None else Client(each, each.key).get(rule.http, rule.timeout_s)
-        if rule.http is not None and (answer is None or answer.status not in (HTTPStatus.OK, *_UNTOLD)):
+        if rule.http is not None and (answer is None or answer.status not in (HTTPStatus.OK, *CLOSED)):
             return Probed(Answer.NOT_YET, again_s=rule.every_s)
         if answer is not None and answer.status != HTTPStatus.OK:
             note = f"GET {rule.http} is answered {answer.status}: whether it is well cannot be asked"
@@ -65,12 +82,12 @@ def _named(need: Need, rule: ReadyRule, note: str) -> Probed:
         return yes
     answer = Client(need, need.key).get(rule.models, rule.timeout_s)
     if answer is None or answer.status != HTTPStatus.OK:
-        return yes
+        return yes._replace(named=answer is not None and answer.status in CLOSED)
     served = names(answer.body)
     if not served:
         return yes._replace(note=note or f"GET {rule.models} names no model")
-    who = another(need, served)
-    return yes if who is None else Probed(Answer.NOT_OURS, who, again_s=rule.every_s)
+    who = another(need, served, resolves=rule.resolves)
+    return yes._replace(named=True) if who is None else Probed(Answer.NOT_OURS, who, again_s=rule.every_s)
 
 
 def _each(need: Need) -> tuple[Need, ...]:
@@ -115,5 +132,5 @@ def _listeners(need: Need, port: Port | None) -> frozenset[int]:
 def _holder(inodes: frozenset[int]) -> str:
     for process in procfs.scan(environ=False).values():
         if inodes & (procfs.sockets_of(process.pid) or frozenset()):
-            return f"pid {process.pid} {process.title[:80]}"
+            return f"pid {process.pid} {' '.join(redact(process.title.split()))[:80]}"
     return "a process that is not visible from here"

@@ -73,8 +73,18 @@ class Circumstances:
         )
 
 
-def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float, impostor: str | None) -> Diagnosis:
-    """Where the log has no cause and it was we who ended it, the cause is what made us."""
+def explained(
+    diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float, impostor: str | None, rival: str | None = None
+) -> Diagnosis:
+    """Where the log has no cause and it was we who ended it, the cause is what made us.
+
+    Args:
+        diagnosis: of the log.
+        reason: why it was ended.
+        ready_timeout_s: how long it had to become ready, in seconds.
+        impostor: a sentence on who answers in its place although it says that it is up.
+        rival: who else answered on its port at the end.
+    """
     if diagnosis.text is not None or reason.cause not in _OURS:
         return diagnosis
     if reason.cause is life.Cause.HUNG:
@@ -87,8 +97,11 @@ def explained(diagnosis: Diagnosis, reason: life.Reason, ready_timeout_s: float,
         return replace(diagnosis, meaning=impostor, advice=_ADVICE, end="its port is answered by somebody else")
     if reason.cause is life.Cause.FATAL:
         return replace(diagnosis, end=_SAID_SO)
-    meaning = reason.detail or f"not ready after {duration(ready_timeout_s)} (--ready-timeout)"
-    return replace(diagnosis, meaning=meaning, advice=_ADVICE, end="not ready in time")
+    late = f"not ready after {duration(ready_timeout_s)} (--ready-timeout)"
+    if rival is not None and not reason.detail:
+        meaning, end = f"{late}: its port is answered by {rival}", "its port is answered by somebody else"
+        return replace(diagnosis, meaning=meaning, advice=_ADVICE, end=end)
+    return replace(diagnosis, meaning=reason.detail or late, advice=_ADVICE, end="not ready in time")
 
 
 def unread(diagnosis: Diagnosis, left: int, log: str) -> Diagnosis:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import fcntl
 import io
 import os
 import signal
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from supervise.attempts import locking
 from supervise.attempts.place import settle
 from supervise.attempts.roles import living
 from supervise.attempts.store import Run, Store, StoreError
@@ -64,7 +64,8 @@ def detach(command: Sequence[str], options: Options) -> int | None:
     run = store.run(planned.need.run)
     run.create()
     console = for_stream()
-    claim = _claim(run)
+    # One at a time: its console must not be taken from one that has just begun.
+    claim = locking.claim(os.path.join(run.path, _CLAIM))
     if claim is None:
         console.line("slate", f"{run.name}: another supervise -d is about to launch it")
         return Exit.SLATE
@@ -90,20 +91,6 @@ def _may_go_on(planned: Plan, store: Store, run: Run, holder: ProcessId, console
     from supervise.runner.replacing import may_replace
 
     return may_replace(planned, store, run, holder, console)
-
-
-def _claim(run: Run) -> int | None:
-    """One at a time: its console must not be taken from one that has just begun. It goes with whoever has it."""
-    try:
-        claim = os.open(os.path.join(run.path, _CLAIM), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreError(f"{_CLAIM} in {run.path}: {error.strerror}") from None
-    try:
-        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(claim)
-        return None
-    return claim
 
 
 def _fresh(run: Run) -> int:

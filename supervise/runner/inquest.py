@@ -63,7 +63,8 @@ class Inquest:
         if reason.cause is Cause.ASKED and self._startup.fatal is not None:
             # It had said so before anybody asked, and nothing of what it wrote since then was read.
             end = replace(end, requested=False)
-        diagnosis = cause.explained(log.conclude(end), reason, self._ready_timeout_s, self._startup.impostor)
+        startup = self._startup
+        diagnosis = cause.explained(log.conclude(end), reason, self._ready_timeout_s, startup.impostor, startup.rival)
         if diagnosis.text is None and diagnosis.fatal and opened is not None:
             lost = await self._world.in_thread(_lost, opened.attempt.log)
             return cause.unread(cause.unwritten(diagnosis, lost), self._ended.log_unread, opened.attempt.log)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from supervise.runner.plan import Plan
     from supervise.runner.world import World
 
-# Looks within the patience. Each costs a server in good health a few ms, and a line in its log.
-_LOOKS, _SLOWEST_S, _FASTEST_S = 12, 30.0, 0.25
+# Looks within the patience. Each costs a server in good health a few ms, and a line in its log: more often than every
+# 10 s is only looked at where there would be too few to say that a sign held all the while.
+_LOOKS, _SLOWEST_S, _OFTEN_S = 12, 30.0, 10.0
+_FEWEST, _FASTEST_S = 6, 0.25
 # A health endpoint that has a token generated is asked that seldom.
 _HEALTH_EVERY_S = 60.0
 # We may be stopped ourselves, or the whole machine: time that we did not live through proves nothing.
@@ -91,9 +93,8 @@ class Liveness:
             self._slept = self._slept or self._clock() - before > _BEAT_S + _LATE_S
 
     async def _look_again_and_again(self) -> None:
-        every_s = max(_FASTEST_S, min(_SLOWEST_S, self._patience_s / _LOOKS))
         while not await self._hung():
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(pause(self._patience_s))
 
     async def _hung(self) -> bool:
         """Look once; True once it has been said that it hangs."""
@@ -126,6 +127,8 @@ class Liveness:
         now, doubtful = self._clock(), bool(self._watch and hang.judge(self._watch, self._patience_s))
         canary_s = None if self._canary is None else self._canary.due(now)
         seen: Seen = await self._in_thread(self._looker.look, self._health.due(now), canary_s, doubtful)
+        if seen.note is not None:
+            self._say(seen.note, _BLIND)
         if self._canary is not None and (why := self._useless()) is not None:
             self._say(f"no canary: {why}")
             self._canary = None
@@ -146,7 +149,13 @@ class Liveness:
             self._tell(text)
 
 
-_DOUBT = "doubt"
+_DOUBT, _BLIND = "doubt", "blind"
+
+
+def pause(patience_s: float) -> float:
+    """Seconds between two looks: a twelfth of the patience, 10 to 30 s; of a short one a sixth."""
+    every_s = max(min(_OFTEN_S, patience_s / _FEWEST), min(_SLOWEST_S, patience_s / _LOOKS))
+    return max(_FASTEST_S, every_s)
 
 
 class _Turn:

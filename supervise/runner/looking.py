@@ -13,6 +13,7 @@ from supervise.model.need import DeviceKind
 from supervise.model.probe import Answer
 from supervise.probes import metrics
 from supervise.probes.canary import Canary, flagged
+from supervise.text import shorten
 
 if TYPE_CHECKING:
     from supervise.model.effort import Look
@@ -27,6 +28,9 @@ _IDLE_SHARE = 0.05
 # Bytes per second, from disk or network: what loads an adapter or new weights reads more.
 _IDLE_BYTES = 1 << 20
 _TAIL = 64 * 1024
+# Whoever has so long a name may have a longer one (proc(5), comm).
+_COMM = 15
+_LONGEST = 80
 # Compilers, as they are called in /proc/PID/comm. Torch's pool of compile workers is no sign: it waits for ever.
 _COMPILERS = (
     "nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cudafe++", "ninja", "cmake", "cc1", "cc1plus", "clang", "clang++",
@@ -67,6 +71,8 @@ class Looker:
         self._root, self._probe, self._effort, self._clock = root, probe, effort, clock
         self._words = _Words(log, rule)
         self._before: tuple[float, Look] | None = None
+        self._counted, self._paused = rule.metrics is not None, dict(rule.paused)
+        self._titles: dict[ProcessId, str] = {}
 
     def look(self, health_s: float | None, canary_s: float | None, doubtful: bool) -> Seen:
         """Look once.
@@ -81,26 +87,36 @@ class Looker:
         """
         at, said = self._clock(), self._words.said()
         members = standstill.members(self._root)
+        self._learn_titles(members)
         still, idle = self._done(at)
         stopped = {
-            each.id: each.comm
+            each.id: self._titles.get(each.id, each.comm)
             for each in members
             if each.state == standstill.STOPPED or (each.state == standstill.WAITING and each.id in idle)
         }
-        told = metrics.read(self._client, self._rule)
+        told = metrics.read(self._client, self._rule) if self._counted else metrics.UNTOLD
+        self._counted = self._counted and not told.never
+        note = told.why and f"{told.why}: no counters of the engine can prove a hang, nor that there is none"
         excuse = _excuse(members) or ("it sleeps" if told.asleep else None)
-        if excuse is None and doubtful and (path := flagged(self._client, self._rule.paused)):
+        if excuse is None and doubtful and (path := flagged(self._client, self._paused)):
             excuse = f"{path} says so"
         if excuse is not None:
-            return Seen(at, excuse=excuse)
+            return Seen(at, excuse=excuse, note=note)
         health = self._healthy(health_s, answers=told.counters is not None)
         canary = None if canary_s is None else self._canary.ask(canary_s)
-        return Seen(at, told.counters, health, self._rule.generates, canary, stopped, still, said)
+        return Seen(at, told.counters, health, self._rule.generates, canary, stopped, still, said, note=note)
 
     def last_question(self, within_s: float) -> Seen:
         """Ask a server that seems to hang for one token, whether the user wants canaries or not."""
         at = self._clock()
-        return Seen(at, canary=self._canary.ask(within_s))
+        return Seen(at, canary=self._canary.ask(within_s, last=True))
+
+    def _learn_titles(self, members: list[Process]) -> None:
+        """While they are well: to read the name of one that hangs may take for ever."""
+        for each in members:
+            cut = len(each.comm.encode()) >= _COMM
+            if cut and each.id not in self._titles and each.state not in (standstill.STOPPED, standstill.WAITING):
+                self._titles[each.id] = shorten(standstill.title(each), _LONGEST)
 
     def _healthy(self, within_s: float | None, *, answers: bool) -> Asked | None:
         """Where health is not asked of the engine, a server that tells its counters need not be asked for it."""

@@ -31,6 +31,9 @@ class Readiness:
         clock: monotonic seconds.
         in_thread: runs what blocks.
         blind: told when it could not be looked at.
+
+    Attributes:
+        last: what the last look has found, None before the first.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Readiness:
         in_thread: Callable[..., Awaitable[Any]],
         blind: Callable[[OSError], None] = lambda _: None,
     ) -> None:
+        self.last: Probed | None = None
         self._blind = blind
         self._need, self._probe, self._clock, self._in_thread = need, probe, clock, in_thread
         self._expects_line = expects_line
@@ -78,6 +82,7 @@ class Readiness:
                 self._blind(error)
                 await asyncio.sleep(_AGAIN_S)
                 continue
+            self.last = probed
             if self._agree(probed) or self._impostor(probed):
                 return probed
             await self._next_look(probed.again_s)

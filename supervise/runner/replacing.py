@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
 from typing import TYPE_CHECKING
 
+from supervise.attempts import locking
 from supervise.attempts.roles import living
-from supervise.attempts.store import Run, StoreError
+from supervise.attempts.store import Run
 from supervise.group.ending import Deadlines
 from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
@@ -41,7 +41,7 @@ def take(planned: Plan, store: Store, run: Run, console: Console) -> int | None:
         The lock's descriptor; None, with lines that say why, if the run cannot be had.
 
     Raises:
-        StoreError: the run's directory cannot be used.
+        StoreError, OSError: the run's directory cannot be used.
         TellingError, TierError: what was asked for cannot be had; nothing was touched.
     """
     until, supervisor = time.monotonic() + _AT_ONCE_S, None
@@ -99,9 +99,10 @@ def take_over(run: Run, supervisor: ProcessId, deadlines: Deadlines, console: Co
         The lock's descriptor; None, with lines that say why, if the run cannot be had.
 
     Raises:
-        StoreError: the run's directory cannot be used.
+        StoreError, OSError: the run's directory cannot be used.
     """
-    claim = _claim(run)
+    # One at a time: a second request to stop would take the grace away.
+    claim = locking.claim(os.path.join(run.path, _CLAIM))
     if claim is None:
         console.line("slate", f"{run.name}: 1 finding")
         console.note(f"BLOCKED run {run.name} is being replaced by another supervise --replace at this moment")
@@ -110,20 +111,6 @@ def take_over(run: Run, supervisor: ProcessId, deadlines: Deadlines, console: Co
         return _take_over(run, supervisor, deadlines, console)
     finally:
         os.close(claim)
-
-
-def _claim(run: Run) -> int | None:
-    """One at a time: a second request to stop would take the grace away. The claim goes with whoever has it."""
-    try:
-        claim = os.open(os.path.join(run.path, _CLAIM), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreError(f"{_CLAIM} in {run.path}: {error.strerror}") from None
-    try:
-        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(claim)
-        return None
-    return claim
 
 
 def _take_over(run: Run, supervisor: ProcessId, deadlines: Deadlines, console: Console) -> int | None:

@@ -13,7 +13,7 @@ from supervise import lifecycle as life
 from supervise.model.news import News, Progressed
 from supervise.model.probe import Answer
 from supervise.runner.readiness import Readiness
-from supervise.text import roughly
+from supervise.text import duration, roughly
 
 if TYPE_CHECKING:
     from supervise.attempts.eta import Eta
@@ -83,6 +83,12 @@ class Startup:
         return self.log.phase if self.log else None
 
     @property
+    def rival(self) -> str | None:
+        """Who answered on its port when it was looked at last, None if that was nobody else."""
+        last = self._readiness.last
+        return last.detail if last is not None and last.answer is Answer.NOT_OURS else None
+
+    @property
     def phases(self) -> dict[str, float]:
         """Seconds that each phase took: up to readiness, or until now if it never was ready."""
         return self._phases or (self.log.phases(self._world.clock()) if self.log else {})
@@ -143,6 +149,8 @@ class Startup:
             return
         self.impostor = f"the server says it is up, but its port is answered by {probed.detail}"
         self._console.error(self.impostor)
+        if self.fatal is None:
+            self._console.note(f"it is ended in {duration(self._plan.profile.linger_s)}")
         self._loop.post(life.FatalSeen())
 
     def forgive(self) -> None:

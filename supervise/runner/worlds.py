@@ -24,6 +24,7 @@ from supervise.slate.aftermath import look
 
 if TYPE_CHECKING:
     from supervise.model.effort import Look
+    from supervise.probes import Asker
 
 
 class Worlds:
@@ -81,11 +82,15 @@ def _world(
     def clean(cancelled: Callable[[], bool], helpers: frozenset[int]) -> SlateResult:
         return prepare(planned, store, target, console, helpers=helpers, cancelled=cancelled)
 
-    def probe(members: Callable[[], Iterable[Process]]) -> Probed:
-        # An HTTP client takes as long to import as half an asyncio: it is wanted once the server is on its way.
-        from supervise import probes
+    asker: Asker | None = None
 
-        return probes.ready(planned.need, planned.profile.ready, members)
+    def probe(members: Callable[[], Iterable[Process]]) -> Probed:
+        nonlocal asker
+        # An HTTP client takes as long to import as half an asyncio: it is wanted once the server is on its way.
+        from supervise.probes import Asker
+
+        asker = asker or Asker(planned.need, planned.profile.ready)
+        return asker.ready(members)
 
     return World(
         sweep=clean,

@@ -304,6 +304,24 @@ def test_somebody_else_on_the_port_is_not_our_readiness(stage):
     done = stage.run(probe(Answer.NOT_OURS, "pid 9 nginx"), log(UP))
     assert done.status == Exit.HUNG
     assert "answered by pid 9 nginx" in stage.out.getvalue()
+    assert "it is ended in 60 s" in stage.out.getvalue()
+
+
+@pytest.mark.parametrize("line", [(), (UP,)], ids=["loads", "says it is up"])
+def test_who_answers_instead_is_the_cause_at_the_deadline_as_well(stage, line):
+    stage.options = Options(ready_timeout_s=14.0)
+    stage.keeper.stop = lambda _deadlines: stage.keeper.ended()
+    done = stage.run(probe(Answer.NOT_OURS, "a server of 'stale', while this launch serves 'm'"), log(*line))
+    assert done.status == Exit.NOT_READY
+    said = "not ready after 14 s (--ready-timeout): its port is answered by a server of 'stale', while this launch"
+    assert stage.outcome()["cause"]["meaning"].startswith(said)
+
+
+def test_a_rival_that_has_left_is_no_cause(stage):
+    stage.options = Options(ready_timeout_s=14.0)
+    stage.keeper.stop = lambda _deadlines: stage.keeper.ended()
+    stage.run(probe(Answer.NOT_OURS, "pid 9 nginx"), wait, wait, probe(Answer.SILENT))
+    assert stage.outcome()["cause"]["meaning"] == "not ready after 14 s (--ready-timeout)"
 
 
 def test_a_dirty_slate_launches_nothing(stage):

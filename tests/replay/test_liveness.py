@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
 
 from supervise import lifecycle as life
 from supervise.lifecycle.hang import Asked, Counters, Seen
+from supervise.model.liveness import Vigil
+from supervise.model.need import Need
 from supervise.model.process import ProcessId
-from supervise.runner.liveness import Liveness
+from supervise.profiles.load import load
+from supervise.runner.liveness import Liveness, liveness, pause
+from supervise.runner.plan import Options, Plan
+from supervise.runner.worlds import _world
 from tests.support.virtual import play
 
 PATIENCE_S = 360.0
@@ -139,11 +148,71 @@ def test_sleep_puts_an_end_to_what_was_seen_before() -> None:
 
 
 def test_canaries_that_do_not_come_back_beside_counters_that_stand_are_a_hang() -> None:
-    idle = Counters(0.0, (5.0, 0.0), "tokens")
-    scene = Scene(lambda _: {"counters": idle, "canary": False}, canary_every_s=60.0).watch(3600)
+    scene = Scene(lambda _: {"counters": STUCK, "canary": False}, canary_every_s=60.0).watch(3600)
     (hung,) = scene.posted
-    assert hung.proofs[0].startswith("a request of ours waits, no token for")
+    assert hung.proofs[0].startswith("3 requests run, no token for")
     assert hung.proofs[1].startswith("the canary got no answer in 1 min 0 s")
+
+
+def test_canaries_that_do_not_come_back_while_nobody_else_asks_are_one_proof() -> None:
+    idle = Counters(0.0, (5.0, 0.0), "tokens")
+    scene = Scene(lambda _: {"counters": idle, "canary": False}, canary_every_s=60.0).watch(4 * 3600)
+    assert scene.posted == []
+    assert len(scene.told) == 1
+    assert scene.told[0].endswith("That alone proves nothing, it is left alone.")
+
+
+def test_what_people_should_know_of_our_looking_is_told_once() -> None:
+    notes = iter(f"GET /metrics is answered {status}" for status in (500, 404, *[404] * 1000))
+    assert Scene(lambda _: {"note": next(notes)}).watch(3600).told == ["GET /metrics is answered 500"]
+
+
+@pytest.mark.parametrize("patience_s", [30, 59.9, 60, 119, 120, 360, 3600])
+def test_looks_are_seldom_and_still_enough_to_say_that_a_sign_held_all_the_while(patience_s: float) -> None:
+    assert patience_s / pause(patience_s) >= 6
+    assert pause(patience_s) >= (10 if patience_s >= 60 else patience_s / 6)
+    assert pause(patience_s) <= 30
+
+
+def test_the_shortest_patience_makes_no_storm() -> None:
+    assert pause(0.001) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("need", "vigil", "told"),
+    [
+        (Need("vllm", "r", (), ()), Vigil(60.0), 1),
+        (Need("vllm", "r", (), ()), Vigil(canary_every_s=60.0), 1),
+        (Need("vllm", "r", (), ()), Vigil(), 0),
+        (Need("vllm", "r", (), (), uds="/s"), Vigil(60.0), 0),
+    ],
+    ids=["patience", "canary", "unasked", "unix socket"],
+)
+def test_who_wants_it_where_nobody_can_look_is_told(need: Need, vigil: Vigil, told: int) -> None:
+    said: list[str] = []
+    plan = Plan(load("vllm"), need, {}, Options(vigil=vigil))
+    world = SimpleNamespace(clock=time.monotonic, probe=None, effort=None, in_thread=None)
+    made = liveness(plan, world, 1, "/log", tell=said.append, post=said.append)
+    assert len(said) == told
+    assert all(each.startswith("it has no HTTP address") for each in said)
+    assert (made is None) == (need.uds is None)
+
+
+def test_one_attempt_asks_for_names_until_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All looks of a start-up and of a vigil go through the one that remembers them."""
+    made: list[Need] = []
+
+    class Asker:
+        def __init__(self, need: Need, _rule: object) -> None:
+            made.append(need)
+
+        def ready(self, _members: object) -> int:
+            return len(made)
+
+    monkeypatch.setattr("supervise.probes.Asker", Asker)
+    plan = Plan(load("generic"), Need("generic", "r", (), ()), {}, Options())
+    worlds = [_world(plan, None, None, 0, None, SimpleNamespace(), None) for _ in range(2)]
+    assert [world.probe(list) for world in worlds for _ in range(3)] == [1, 1, 1, 2, 2, 2]
 
 
 def test_canaries_that_come_back_say_nothing_and_come_as_often_as_wanted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from functools import partial
 from pathlib import Path
@@ -91,6 +92,13 @@ def test_one_that_spins_for_ever_is_not(stage, group):
     done = stage.run(log(WEIGHTS), sets(group, cpu_s=5.0), *[wait] * 330, leader(0), ended())
     assert done.status == Exit.NOT_READY
     assert "CPU 100 %" in json.dumps(stage.outcome()["cause"])
+    assert "it is ended in 3 min unless something moves (--stall-timeout)" in told(stage), "180 of its 300 s are left"
+
+
+def test_the_total_deadline_may_come_first(stage):
+    stage.options = Options(stall_timeout_s=100.0, ready_timeout_s=60.0)
+    stage.run(log(WEIGHTS), *[wait] * 70, leader(0), ended())
+    assert re.search(r"it is ended in 1\d s \(--ready-timeout\)", told(stage))
 
 
 def test_a_line_now_and_then_that_means_progress_keeps_it(stage):

@@ -81,7 +81,7 @@ def test_an_engine_that_is_stopped_in_a_request_is_a_hang(supervise: Supervise, 
     wait_until(lambda: figure(port, "num_requests_running"))
     signals.send(family.members["VLLM::EngineCore"], signal.SIGSTOP)
     assert launched.wait() == Exit.HUNG
-    assert "VLLM::EngineCor (pid " in launched.stderr
+    assert "VLLM::EngineCore (pid " in launched.stderr
     assert family.survivors == []
 
 

@@ -12,6 +12,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
 from tests.support.launcher import Supervise, free_port
@@ -123,6 +125,7 @@ def answers(port: int) -> bool:
         return bool(answer.status == 200)
 
 
+@pytest.mark.timeout(_DEADLINE_S + 60)
 def test_hundreds_of_crashes_leave_nothing_and_touch_nobody(supervise: Supervise, port: int) -> None:
     before = segments()
     steady = supervise.family("pids.steady")

@@ -46,7 +46,7 @@ def heard(*told: news.News, first: Facts = Facts()) -> Facts:  # noqa: B008 - it
         (STARTING, progressed(None), STARTING._replace(percent=None, ready_at=None)),
         (STARTING, news.Stalled("p", "no progress for 4 min"), STARTING._replace(stalled="no progress for 4 min")),
         (STARTING._replace(stalled="x"), news.Working("p", 1.0, 240.0), STARTING),
-        (STARTING._replace(stalled="x"), news.Working("p", 1.0, 240.0, stands=True), STARTING._replace(stalled="x")),
+        (STARTING._replace(stalled="x"), news.Working("p", 1.0, 240.0, "y"), STARTING._replace(stalled="y")),
         (STARTING, entered("ready", 3), STARTING._replace(state="ready", percent=None, ready_at=None)),
         (STARTING, news.WasFatal("boom", "it means"), STARTING._replace(cause="boom")),
         (STARTING, news.WasHung(("a", "b")), STARTING._replace(cause="a; b")),
@@ -97,8 +97,14 @@ def test_one_that_is_busy_and_gets_nowhere_stays_stalled():
             watch = Watch(look)
             continue
         watch, verdict = look_again(watch, look, "weights", Limits(600.0), seconds=5.0, period_s=5.0)
-        stands = verdict.text is not None
-        facts = after(facts, news.Working("weights", verdict.clock_s, verdict.patience_s, stands), NOW)
+        facts = after(facts, news.Working("weights", verdict.clock_s, verdict.patience_s, verdict.text), NOW)
         if verdict.news:
             facts = after(facts, news.Stalled("weights", verdict.text), NOW)
     assert facts.stalled is not None
+    assert facts.stalled.startswith("no progress for 15 min in weights"), "it grows"
+
+
+def test_of_a_stall_every_minute_is_told_and_not_every_figure() -> None:
+    stalled = STARTING._replace(stalled="no progress for 4 min in p; CPU 1 %")
+    assert not stalled._replace(stalled="no progress for 4 min in p; CPU 2 %").differ(stalled)
+    assert stalled._replace(stalled="no progress for 5 min in p; CPU 1 %").differ(stalled)

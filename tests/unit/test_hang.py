@@ -106,19 +106,35 @@ def test_what_was_seen_before_an_excuse_does_not_count(why: str) -> None:
     assert watched([*before, excused, *later]) is None
 
 
-def test_a_canary_that_is_out_is_a_request_that_waits() -> None:
-    """As on a real vLLM whose engine is stopped before the first request: it tells that none runs."""
-    looks = signs(Proof.CANARY, counters=Counters(0.0, (8124.0, 0.0), "tokens"))
-    verdict = watched(looks)
-    assert verdict is not None
-    assert verdict.hung
-    assert verdict.sentences[0].startswith("a request of ours waits, no token for 1 min 10 s (tokens stands at 8124)")
+IDLE = Counters(0.0, (8124.0, 0.0), "tokens")
+ONE = Counters(1.0, (8124.0, 1.0), "tokens")
 
 
-def test_a_health_that_generates_is_a_request_and_another_is_not() -> None:
-    idle = Counters(0.0, (8124.0, 0.0), "tokens")
-    assert watched(signs(Proof.HEALTH, counters=idle, generates=True)).hung
-    assert not watched(signs(Proof.HEALTH, counters=idle)).hung
+@pytest.mark.parametrize("proof", [Proof.CANARY, Proof.HEALTH])
+def test_that_ours_does_not_come_and_that_no_token_of_it_is_counted_is_one_proof(proof: Proof) -> None:
+    for idle in (signs(proof, counters=IDLE, generates=True), signs(proof, counters=IDLE)):
+        verdict = watched(idle)
+        assert verdict is not None
+        assert (verdict.hung, len(verdict.sentences)) == (False, 1)
+    assert watched(signs(proof, Proof.COUNTERS, generates=True)).hung
+    assert watched(signs(proof, Proof.STILL, counters=IDLE, generates=True)).hung, "that is two"
+
+
+def test_a_canary_that_the_engine_counts_is_none_of_others() -> None:
+    """It was begun when none ran, and is the one that runs since then."""
+    looks = signs(Proof.CANARY, looks=20, counters=ONE)
+    looks[0] = replace(looks[0], counters=IDLE)
+    assert not watched(looks).hung
+    two = [replace(seen, counters=seen.counters._replace(running=2.0 * seen.counters.running)) for seen in looks]
+    assert watched(two).hung
+
+
+def test_requests_of_others_that_came_late_have_not_waited_for_the_whole_patience() -> None:
+    looks = signs(Proof.CANARY, looks=20, counters=IDLE)
+    late = [
+        replace(seen, counters=IDLE._replace(running=5.0)) if number > 15 else seen for number, seen in enumerate(looks)
+    ]
+    assert not watched(late).hung
 
 
 def test_between_two_questions_the_last_one_holds() -> None:

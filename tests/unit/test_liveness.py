@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from supervise.demo.forward import Count, Counters
+from supervise.host import procfs, standstill
 from supervise.lifecycle.hang import Seen
 from supervise.model.effort import NO_LOAD, Effort, GpuLoad, Look
 from supervise.model.need import Need
@@ -16,7 +20,7 @@ from supervise.model.probe import Answer, Probed
 from supervise.model.process import Process, ProcessId
 from supervise.probes import metrics
 from supervise.probes.canary import Canary, flagged
-from supervise.probes.http import Response
+from supervise.probes.http import MOST_BYTES, Response
 from supervise.profiles.errors import ProfileError
 from supervise.profiles.liveness import liveness
 from supervise.profiles.load import load
@@ -138,6 +142,37 @@ def test_a_server_without_completions_is_not_asked_again(status: int) -> None:
     assert server.asked.count("/v1/completions") == 1
 
 
+@pytest.mark.parametrize("status", [200, 429, 500, 503])
+def test_whoever_answers_the_last_question_in_time_does_not_hang(status: int) -> None:
+    """It drains, is full, or scales: that is an answer, though no token."""
+    answered = canary(Server(v1__models=MODELS, v1__completions=Response(status, b""))).ask(60.0, last=True)
+    assert answered is not None
+    assert answered.answered
+    draining = canary(Server(v1__models=Response(503, b""))).ask(60.0, last=True)
+    assert draining is not None
+    assert draining.answered
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_whoever_refuses_the_last_question_has_not_asked_its_engine(status: int) -> None:
+    assert canary(Server(v1__models=MODELS, v1__completions=Response(status, b""))).ask(60.0, last=True) is None
+
+
+def test_the_last_question_may_hang_as_well() -> None:
+    asked = canary(Server(v1__models=MODELS, v1__completions=None)).ask(60.0, last=True)
+    assert asked is not None
+    assert not asked.answered
+    assert canary(Server(v1__models=Response(200, b""))).ask(60.0, last=True) is None
+
+
+def test_names_that_are_not_to_be_had_for_a_moment_make_no_canary_useless() -> None:
+    server = Server(v1__models=Response(503, b""), v1__completions=Response(200, b""))
+    bird = canary(server)
+    assert bird.ask(60.0) is None
+    server.answers["/v1/models"] = MODELS
+    assert bird.ask(60.0).answered
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_server_with_too_much_to_do_has_answered_nothing_and_is_asked_again(status: int) -> None:
     bird = canary(Server(v1__models=MODELS, v1__completions=Response(status, b"")))
@@ -153,10 +188,15 @@ def test_a_connection_that_is_refused_is_no_canary_that_waits() -> None:
 
 def test_a_server_says_that_it_holds_still() -> None:
     flags = {"/is_paused": "is_paused", "/is_sleeping": "is_sleeping"}
-    assert flagged(Server(), flags) is None
     assert flagged(Server(is_paused=None, is_sleeping=Response(200, b"[1")), flags) is None
-    assert flagged(Server(is_paused=Response(200, b'{"is_paused": false}')), flags) is None
+    assert flagged(Server(is_paused=Response(200, b'{"is_paused": false}'), is_sleeping=None), flags) is None
     assert flagged(Server(is_sleeping=Response(200, b'{"is_sleeping": true}')), flags) == "/is_sleeping"
+
+
+def test_where_a_server_does_not_tell_that_it_holds_still_it_is_not_asked_again() -> None:
+    flags = {"/is_paused": "is_paused", "/is_sleeping": "is_sleeping"}
+    assert flagged(Server(is_sleeping=Response(503, b"")), flags) is None
+    assert list(flags) == ["/is_sleeping"]
 
 
 # --- one look ---------------------------------------------------------------------------------------------------------
@@ -217,12 +257,57 @@ def test_a_look_at_a_server_in_good_health_asks_one_question(scene: Scene) -> No
     assert (seen.health.answered, seen.canary, seen.excuse) == (True, None, None)
 
 
+def test_the_last_question_of_a_look_takes_any_answer(scene: Scene) -> None:
+    scene.server.answers["/v1/completions"] = Response(503, b"")
+    assert scene.look(canary_s=60.0).canary is None
+    assert scene.looker.last_question(60.0).canary.answered
+
+
 def test_health_is_asked_where_the_counters_are_not_told(scene: Scene) -> None:
     scene.server.answers["/metrics"], scene.answer = None, Answer.NOT_YET
     seen = scene.look()
     assert (seen.counters, seen.health.answered) == (None, False)
     scene.answer = Answer.NOT_OURS
     assert scene.look().health is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Response(404, b""), "GET /metrics is answered 404: "),
+        (Response(500, b""), "GET /metrics is answered 500: "),
+        (Response(200, b"<html>"), "GET /metrics does not tell vllm:num_requests_running and vllm:gen"),
+        (Response(200, REAL.encode().ljust(MOST_BYTES)), "GET /metrics is longer than 4 MiB: "),
+    ],
+)  # fmt: skip
+def test_counters_that_cannot_be_read_are_told(scene: Scene, answer: Response, said: str) -> None:
+    scene.server.answers["/metrics"] = answer
+    seen = scene.look()
+    assert seen.counters is None
+    assert seen.note is not None
+    assert seen.note.startswith(said)
+    assert scene.look().health.answered
+    assert scene.server.asked.count("/metrics") == (1 if answer.status == 404 else 2), "what is not there stays away"
+
+
+def test_no_answer_is_no_unreadable_one(scene: Scene) -> None:
+    scene.server.answers["/metrics"] = None
+    assert scene.look().note is None
+
+
+def test_a_name_is_told_whole_if_it_was_read_while_its_process_was_well(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    monkeypatch.setattr(
+        "supervise.runner.looking.standstill.title", lambda each: (read.append(each.id), "VLLM::EngineCore_DP0")[1]
+    )
+    scene.members[1] = process(WORKER, "VLLM::Worker_TP", "D")
+    scene.look()
+    scene.look()
+    assert read == [ENGINE], "once, and not of one that may hang"
+    scene.members[0] = process(ENGINE, "VLLM::EngineCor", "T")
+    assert scene.look().stopped == {ENGINE: "VLLM::EngineCore_DP0", WORKER: "VLLM::Worker_TP"}
 
 
 def test_who_did_nothing_since_the_last_look_is_still(scene: Scene) -> None:
@@ -264,6 +349,29 @@ def test_whether_it_is_paused_is_asked_in_doubt_only(scene: Scene) -> None:
     scene.server.answers["/is_paused"] = Response(200, b'{"is_paused": true}')
     assert scene.look().excuse is None
     assert scene.look(doubtful=True).excuse == "/is_paused says so"
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["VLLM::EngineCore_DP0"], "VLLM::EngineCore_DP0"),
+        (["VLLM::EngineCore_DP0", "-"], "VLLM::EngineCor"),
+        (["-"], "VLLM::EngineCor"),
+    ],
+    ids=["renamed", "a command line", "something else"],
+)
+def test_only_a_title_is_told_whole(tmp_path: Path, argv: list[str], expected: str) -> None:
+    (program := tmp_path / "VLLM::EngineCore_DP0").symlink_to(shutil.which("cat") or "")
+    with subprocess.Popen(argv, executable=program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat:
+        assert cat.stdin is not None
+        assert cat.stdout is not None
+        os.write(cat.stdin.fileno(), b"x")
+        assert os.read(cat.stdout.fileno(), 1) == b"x", "it runs"
+        seen = procfs.read(cat.pid)
+        assert seen is not None
+        assert seen.comm == "VLLM::EngineCor"
+        assert standstill.title(seen) == expected
+        assert standstill.title(replace(seen, id=ProcessId(cat.pid, 1))) == "VLLM::EngineCor", "another's pid by now"
 
 
 def test_words_of_the_log_count_once_each_from_now_on(scene: Scene) -> None:
@@ -318,4 +426,7 @@ def test_the_time_outs_of_the_engines_come_first(name: str) -> None:
 def test_what_is_no_count_is_not_counted(value: str) -> None:
     rule = load("vllm").liveness
     assert rule is not None
-    assert parse(f'{rule.running}{{engine="0"}} {value}\n{rule.progress[0]}{{engine="0"}} 1\n', rule).counters is None
+    assert (
+        metrics.parse(f'{rule.running}{{engine="0"}} {value}\n{rule.progress[0]}{{engine="0"}} 1\n', rule).counters
+        is None
+    )

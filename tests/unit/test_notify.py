@@ -162,6 +162,22 @@ class TestSystemd:
         (told,) = manager.heard()
         assert told["EXTEND_TIMEOUT_USEC"] == _usec(within_s)
 
+    def test_a_stall_stays_told_and_grows_until_something_moves(self, systemd: Systemd, manager: Manager) -> None:
+        """One that is busy and gets nowhere is idle for no second."""
+        systemd.hear(news.Entered("starting", 3, None, None, 0.0))
+        systemd.hear(_progressed())
+        systemd.hear(news.Working("weights", 0.0, 240.0, "no progress for 4 min in weights"))
+        systemd.hear(news.Stalled("weights", "no progress for 4 min in weights"))
+        systemd.hear(news.Working("weights", 0.0, 240.0, "no progress for 5 min in weights"))
+        systemd.hear(news.Working("weights", 0.0, 240.0))
+        systemd.hear(news.Working("weights", 5.0, 240.0))
+        told = [one["STATUS"] for one in manager.heard() if "STATUS" in one]
+        assert told[2:] == [
+            "attempt 3: no progress for 4 min in weights",
+            "attempt 3: no progress for 5 min in weights",
+            "attempt 3: weights 33 % (1/3)",
+        ]
+
     def test_none_once_the_patience_is_over(self, systemd: Systemd, manager: Manager) -> None:
         systemd.hear(news.Working("weights", 250.0, 240.0))
         (told,) = manager.heard()

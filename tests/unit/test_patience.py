@@ -74,6 +74,15 @@ def test_activity_lasts_longer_but_not_for_ever(did):
     assert not any(each.expired for each in play(*looks[:59])), "a compiler that prints nothing is no hang"
 
 
+@pytest.mark.parametrize(("did", "allowed"), [({}, 100), ({"cpu_s": 5.0}, BUSY * 100)], ids=["idle", "busy"])
+def test_it_is_told_how_long_it_really_has(did, allowed):
+    """While it is busy only one of the clocks runs; it is told at two fifths of that one, and three are left."""
+    told = play(*[did] * 70)
+    (said,) = [each for each in told if each.news]
+    assert said.left_s == pytest.approx(allowed * (1 - SAID))
+    assert said.left_s == first(told, "expired") - first(told, "news")
+
+
 def test_a_figure_of_the_stall_is_that_of_what_it_does_now():
     told = play(*[{"cpu_s": 5.0, "gpu": GpuLoad(8, 100, MIB)}] * 30)
     assert told[-1].text == "no progress for 2 min in weights; disk reads 0, network 0, CPU 100 %, GPU 100 %"

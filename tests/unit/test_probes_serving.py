@@ -19,8 +19,9 @@ from supervise.host import procfs
 from supervise.model.need import Need, Port
 from supervise.model.probe import Answer, Probed
 from supervise.model.profile import ReadyRule
-from supervise.probes import ready
+from supervise.probes import Asker, ready
 from supervise.probes.names import another, names
+from supervise.profiles.load import load
 
 RULE = ReadyRule(http="/health", models="/v1/models", timeout_s=20)
 HEALTH, MODELS = "/health", "/v1/models"
@@ -98,7 +99,7 @@ def asked(what: Need, rule: ReadyRule = RULE) -> Probed:
 
 def test_it_serves() -> None:
     with serving(well("m", "an-adapter")) as server:
-        assert asked(need(number(server))) == Probed(Answer.YES)
+        assert asked(need(number(server))) == Probed(Answer.YES, named=True)
     assert [path for path, _ in server.asked] == [HEALTH, MODELS]
 
 
@@ -167,7 +168,7 @@ def test_a_server_that_does_not_tell_how_it_is_gets_a_note(status: int) -> None:
 @pytest.mark.parametrize("status", [401, 404, 500])
 def test_a_server_that_does_not_tell_its_model_is_believed_in_silence(status: int) -> None:
     with serving({**well(), MODELS: (status, b"{}")}) as server:
-        assert asked(need(number(server))) == Probed(Answer.YES)
+        assert asked(need(number(server))) == Probed(Answer.YES, named=status != 500)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +186,18 @@ def test_another_model_is_another_server() -> None:
         probed = asked(need(number(server)))
     assert probed.answer is Answer.NOT_OURS
     assert probed.detail == "a server of 'stale', while this launch serves 'm'"
+
+
+def test_the_names_are_asked_for_until_they_are_known() -> None:
+    answers = well("stale")
+    with serving(answers) as server:
+        asker = Asker(need(number(server)), RULE)
+        assert [asker.ready(us).answer for _ in range(2)] == [Answer.NOT_OURS] * 2
+        answers[MODELS] = (500, b"")
+        assert asker.ready(us).answer is Answer.YES
+        answers[MODELS] = (200, cards("m"))
+        assert [asker.ready(us).answer for _ in range(3)] == [Answer.YES] * 3
+    assert [path for path, _ in server.asked].count(MODELS) == 4
 
 
 def test_without_a_name_to_expect_none_is_asked_for() -> None:
@@ -267,30 +280,49 @@ def test_an_answer_that_costs_a_token_is_asked_for_seldom() -> None:
 
 
 NAMED = [
-    # served, given names, model, is it ours
-    (("m",), ("m",), "Qwen/Q", True),
-    (("Qwen/Q",), ("m",), "Qwen/Q", False),
-    (("b", "lora"), ("a", "b"), "Qwen/Q", True),
-    (("M",), ("m",), "Qwen/Q", False),
-    ((), ("m",), "Qwen/Q", True),
-    (("x",), (), None, True),
-    (("Qwen/Qwen2.5-7B",), ("Qwen/Qwen2.5-7B",), "Qwen/Qwen2.5-7B", True),
-    (("/root/.cache/modelscope/hub/models/Qwen/Qwen2___5-7B",), ("Qwen/Qwen2.5-7B",), "Qwen/Qwen2.5-7B", True),
-    (("/c/models--o--M-GGUF/snapshots/ab/M-Q4.gguf",), ("o/M-GGUF:Q4",), "o/M-GGUF:Q4", True),
-    (("/models/a/",), ("/models/a",), "/models/a", True),
-    (("/models/b",), ("/models/a",), "/models/a", False),
-    (("meta/Llama",), ("Qwen/Qwen2.5-7B",), "Qwen/Qwen2.5-7B", False),
+    # served, names, model, is it ours where the name is served as it is, and where it may be that of what was found
+    (("b", "lora"), ("b",), "b", True, True),
+    (("M",), ("m",), "m", False, False),
+    ((), ("m",), "m", True, True),
+    (("x",), (), None, True, True),
+    (("Qwen/Qwen2.5-7B",), ("Qwen/Qwen2.5-7B",), "Qwen/Qwen2.5-7B", True, True),
+    (("Qwen/Qwen2.5-7B-Instruct",), ("Qwen/Qwen2.5-7B",), "Qwen/Qwen2.5-7B", False, False),
+    (("big-m",), ("m",), "m", False, False),
+    (("/root/.cache/modelscope/hub/models/Qwen/Qwen2___5-7B",), ("Qwen/Qwen2.5-7B",), "Qwen/Qwen2.5-7B", False, True),
+    (("/root/.cache/modelscope/hub/models/Qwen/Qwen2___5-72B",), ("Qwen/Qwen2.5-7B",), "Qwen/Qwen2.5-7B", False, False),
+    (("/c/models--o--M-GGUF/snapshots/ab/M-Q4.gguf",), ("o/M-GGUF:Q4",), "o/M-GGUF:Q4", False, True),
+    (("/models/a/",), ("/models/a",), "/models/a", False, True),
+    (("/models/b",), ("/models/a",), "/models/a", False, False),
+    (("meta/Llama",), ("Qwen/Qwen2.5-7B",), "Qwen/Qwen2.5-7B", False, False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("served", "wanted", "model", "ours"), NAMED)
-def test_names(served: tuple[str, ...], wanted: tuple[str, ...], model: str | None, ours: bool) -> None:
-    found = another(Need("vllm", "r", (), (), model=model, served_names=wanted), served)
-    assert (found is None) == ours
+@pytest.mark.parametrize(("served", "wanted", "model", "exactly", "loosely"), NAMED)
+def test_names(
+    served: tuple[str, ...], wanted: tuple[str, ...], model: str | None, exactly: bool, loosely: bool
+) -> None:
+    launch = Need("vllm", "r", (), (), model=model, served_names=wanted)
+    assert (another(launch, served) is None) == exactly
+    assert (another(launch, served, resolves=True) is None) == loosely
+
+
+@pytest.mark.parametrize(
+    ("served", "ours"), [(("m",), True), (("a", "lora"), True), (("Qwen/Q",), False), (("x/m",), False), ((), True)]
+)
+def test_names_that_were_given_are_served_as_they_are(served: tuple[str, ...], ours: bool) -> None:
+    launch = Need("sglang", "r", (), (), model="Qwen/Q", served_names=("m", "a"), named=True)
+    assert (another(launch, served, resolves=True) is None) == ours
+    same = Need("sglang", "r", (), (), model="m", served_names=("m",), named=True)
+    assert another(same, ("x/m",), resolves=True) is not None
+
+
+def test_which_engine_serves_what_it_has_found() -> None:
+    assert load("sglang").ready.resolves
+    assert not load("vllm").ready.resolves
 
 
 def test_a_name_cannot_write_on_the_terminal() -> None:
     found = another(need(1), ("\x1b[2J" + "x" * 500,))
     assert found is not None
-    assert "\x1b" not in found
+    assert found.startswith(r"a server of '\x1b[2Jxxx"), "visible, and once"
     assert len(found) < 200

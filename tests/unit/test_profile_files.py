@@ -51,7 +51,7 @@ DAMAGE = [
     ),
     (
         MINIMAL + "[ready]\nhtml = '/'",
-        ": ready.html: is not a known key; allowed: lines, http, models, timeout_s, every_s",
+        ": ready.html: is not a known key; allowed: lines, http, models, resolves, timeout_s, every_s",
     ),
     (
         MINIMAL + "[launch]\nforms = [{ program = 'a', module = 'b' }]",

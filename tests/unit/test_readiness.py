@@ -27,6 +27,7 @@ class Course:
         at_s: the second in which the answer came, None if none did.
         probed: that answer.
         asked_at: the seconds in which the server was asked.
+        last: what was found last.
     """
 
     def __init__(self, *found: tuple[float, Probed], line_s: float | None, need: Need, expects_line: bool) -> None:
@@ -45,6 +46,7 @@ class Course:
             return function(*arguments)
 
         readiness = Readiness(self._need, probe, expects_line=self._expects_line, clock=clock, in_thread=at_once)
+        self.readiness = readiness
         if self._line_s is not None:
             asyncio.get_running_loop().call_later(self._line_s, readiness.announce)
         try:
@@ -52,6 +54,10 @@ class Course:
         except TimeoutError:
             return None, None
         return found, None if found is None else clock()
+
+    @property
+    def last(self) -> Probed | None:
+        return self.readiness.last
 
 
 def course(*found: tuple[float, Probed], line_s: float | None = None, need: Need = SERVED, line: bool = True) -> Course:
@@ -89,6 +95,12 @@ def test_the_note_comes_with_the_answer() -> None:
 def test_one_that_says_it_is_up_while_another_answers_has_lost_its_port() -> None:
     found = course((0, LOST), line_s=5)
     assert (found.probed, found.at_s) == (LOST, pytest.approx(20, abs=1))
+
+
+def test_what_was_found_last_is_kept() -> None:
+    """Should it be ended for want of time, that is the cause."""
+    assert course((0, SILENT), (40, LOST)).last == LOST
+    assert course((0, LOST), (40, SILENT)).last == SILENT
 
 
 def test_while_it_loads_another_on_its_port_is_no_end() -> None:
