@@ -135,7 +135,9 @@ def _lack(error: Exception) -> str | None:
 
 
 def _unnamed(error: OSError) -> str:
-    """What failed where no file is named: what does not take an empty line did not take the answer either."""
+    """What failed where no file is named: what takes no further byte did not take the answer either."""
+    if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
+        return "system call"
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()

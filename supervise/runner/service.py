@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from supervise.runner.restarting import Memory
 
 
+# A callback that fails in each turn of the loop, for want of memory, say, keeps all others from theirs.
+_MOST_BREAKAGES = 50
+
+
 class Outside(Protocol):
     """Where each attempt gets its world."""
 
@@ -80,6 +84,7 @@ class Service:
         self._loop = Loop(life.Sweeping())
         self._acting: Acting | None = None
         self._spared: set[str] = set()
+        self._breakages = 0
 
     async def run(self) -> life.Done:
         """Attempt after attempt, until there is to be no other.
@@ -144,7 +149,12 @@ class Service:
             if str(error) not in self._spared:
                 self._spared.add(str(error))
                 self._console.error(str(error))
-        elif self._acting is not None:
+            return
+        self._breakages += 1
+        if self._breakages > _MOST_BREAKAGES:
+            self._console.error("supervise fails again and again, and leaves; its keeper ends what runs")
+            os._exit(Exit.INTERNAL)
+        if self._acting is not None:
             self._acting.broken(error)
 
     def _performer(self) -> Performer:

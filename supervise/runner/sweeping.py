@@ -59,7 +59,7 @@ class Sweeping:
         Args:
             helpers: pids of ours that are there for the launch.
         """
-        result = await self._world.in_thread(self._world.sweep, lambda: self._cancelled, helpers)
+        result = await self._world.in_thread_or_fail(self._world.sweep, lambda: self._cancelled, helpers)
         self._result = result
         self._console.slate(result)
         self._tell(Swept(result))

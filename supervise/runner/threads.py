@@ -53,6 +53,31 @@ async def in_thread(function: Callable[..., _T], *args: object) -> _T:
         watch.cancel()
 
 
+async def in_thread_or_fail(function: Callable[..., _T], *args: object) -> _T:
+    """The same before anything runs: a launch that cannot have a thread is better refused than begun.
+
+    Args:
+        function: what blocks, for a time that is bounded.
+        args: what it is called with.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        MemoryError: the thread did not begin within 5 s.
+        RuntimeError: no thread can be started.
+        BaseException: whatever the function raises.
+    """
+    call = _Call(function, args)
+    if not await _started(call.work):
+        raise RuntimeError("can't start new thread")
+    watch = call.loop.call_later(_BIRTH_S, call.give_up)
+    try:
+        return await call.future
+    finally:
+        watch.cancel()
+
+
 class _Call(Generic[_T]):
     """A call that is done once, by whoever comes first: a thread that was given up may still come to life."""
 
@@ -78,6 +103,11 @@ class _Call(Generic[_T]):
         if not self._claim.locked():
             spare(f"a new thread died before it began; {_LESS}")
             self.work()
+
+    def give_up(self) -> None:
+        """Its thread has had its time to begin, and nothing else is to be done about it."""
+        if not self._claim.locked():
+            self._fail(MemoryError("a new thread died before it began"))
 
     def _fail(self, error: BaseException) -> None:
         if not self.future.done():

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from supervise.runner.threads import in_thread
+from supervise.runner.threads import in_thread, in_thread_or_fail
 
 if TYPE_CHECKING:
     from supervise.group.handle import Keeper
@@ -40,3 +40,8 @@ class World:
     effort: Callable[[int, bool], Look] | None = None
     clock: Callable[[], float] = time.monotonic
     in_thread: Callable[..., Awaitable[Any]] = in_thread
+
+    @property
+    def in_thread_or_fail(self) -> Callable[..., Awaitable[Any]]:
+        """The same before a launch."""
+        return in_thread_or_fail if self.in_thread is in_thread else self.in_thread

@@ -6,6 +6,8 @@ import asyncio
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +25,7 @@ from supervise.model.tier import Tiers
 from supervise.runner.journal import Journal
 from supervise.runner.timers import Timers
 from tests.support.virtual import VirtualLoop
+from tests.support.waiting import DEADLINE_S
 
 if TYPE_CHECKING:
     from supervise.report.console import Console
@@ -324,3 +327,20 @@ class TestWhileItRuns:
         assert state["state"] == "ready"
         assert len(said) == 1
         assert "not trusted" in said[0]
+
+
+_FAILS = """
+from unittest.mock import Mock
+from supervise.runner.service import Service
+
+service = Service.__new__(Service)
+service._spared, service._breakages, service._acting, service._console = set(), 0, Mock(), Mock()
+for _ in range({times}):
+    service._raised(MemoryError())
+"""
+
+
+@pytest.mark.parametrize(("times", "status"), [(50, 0), (51, 125)])
+def test_what_fails_in_every_turn_of_the_loop_does_not_fail_for_ever(times: int, status: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", _FAILS.format(times=times)], timeout=DEADLINE_S, check=False)
+    assert ended.returncode == status
