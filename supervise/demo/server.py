@@ -39,7 +39,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--ssl-keyfile", metavar="PATH", help="its key")
     add("--api-key", metavar="KEY", help="what requests below /v1 must bring along")
     add("--api-server-count", type=int, default=1, metavar="N", help="number of processes that serve")
-    add("--served-name", "--served-model-name", default="stand-in", help="name of the model it claims to serve")
+    add("--served-name", "--served-model-name", help="name of the model it claims to serve")
     add("--workers", "--tensor-parallel-size", type=int, default=1, help="number of worker processes")
     add("--load-s", type=float, default=0.5, help="seconds from start to ready")
     add("--shm", type=int, default=0, metavar="BYTES", help="size of a shared memory segment to use")
@@ -51,7 +51,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     _add_misbehaviour(parser)
     add("--pids-fd", type=int, metavar="FD", help="write `role pid` lines here, and `ready`")
     add("--pids-file", metavar="PATH", help="the same, appended to a file")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    # As vLLM does: the model as given, unless a name is.
+    model = next(iter(options.words[1:]), "stand-in") if options.words[:1] == ["serve"] else "stand-in"
+    options.served_name = options.served_name or model
+    return options
 
 
 def _add_misbehaviour(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ __all__ = ["living", "take_lock"]
 
 _SLACK_S = 10.0
 _LOOK_EVERY_S = 0.1
-_WIDTH = 160
+_WIDTH = 400
 _ENDING = "its keeper is still ending the group of a supervise that was killed"
 _ELSEWHERE = "it is held in another PID namespace, by a supervise that begins or by the keeper of one that was killed"
 

@@ -11,7 +11,7 @@ from supervise.host import signals
 from supervise.model.exits import Exit
 from tests.real.models import MISSING_WEIGHT
 from tests.real.server import START_S, Server
-from tests.support.waiting import DEADLINE_S, wait_gone
+from tests.support.waiting import DEADLINE_S
 
 # The fixture that installs vLLM is not timed, it has deadlines of its own.
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300, func_only=True)]
@@ -43,24 +43,6 @@ def test_one_sigterm_stops_it_while_it_loads(server: Server) -> None:
     server.assert_nothing_left()
     outcome = server.supervise.outcome()
     assert (outcome["outcome"], outcome["cause"], outcome["survivors"]) == ("asked", None, [])
-
-
-def test_nothing_outlives_a_sigkill_of_supervise_while_it_loads(server: Server) -> None:
-    server.start().wait_logged(LOADING)
-    keeper = server.supervise.identity("keeper")
-    server.launched.send(signal.SIGKILL)
-    assert server.launched.wait() == -signal.SIGKILL
-    wait_gone([keeper], STOP_S)
-    server.assert_nothing_left()
-
-
-def test_nothing_outlives_a_sigkill_of_the_api_server(server: Server) -> None:
-    server.start().wait_ready()
-    signals.send(server.supervise.identity("leader"), signal.SIGKILL)
-    assert server.launched.wait(STOP_S) == 128 + signal.SIGKILL
-    server.assert_nothing_left()
-    outcome = server.supervise.outcome()
-    assert (outcome["outcome"], outcome["leader_status"], outcome["survivors"]) == ("died", -signal.SIGKILL, [])
 
 
 def test_a_dead_engine_is_a_failure_although_vllm_exits_with_0(server: Server) -> None:

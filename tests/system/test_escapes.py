@@ -1,6 +1,6 @@
 """Every way in which a run can end x who runs it x what contains it, on the worst tree there is: nobody escapes.
 
-HYDRA_ROUNDS says how often something is killed at a random moment (20 over all cells, 200 for a night), HYDRA_SEED
+HYDRA_ROUNDS says how often something is killed at a random moment (10 over all cells, 200 for a night), HYDRA_SEED
 repeats the moments of a run that failed.
 """
 
@@ -22,7 +22,7 @@ from tests.support.hydra_places import CELLS, LOST, Place, Scene, refused
 from tests.support.launcher import Launched
 from tests.support.waiting import wait_gone, wait_until
 
-ROUNDS = int(os.environ.get("HYDRA_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("HYDRA_ROUNDS", "10"))
 SEED = int(os.environ.get("HYDRA_SEED") or random.SystemRandom().randrange(2**32))
 # Long enough for the next launch to come far while the tree is still ending.
 SLOW_GRACE_S = 2.0
