@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import functools
 import os
 import shutil
@@ -23,6 +24,8 @@ def readable_copy() -> Path:
     base = _shared_directory() / "code"
     for name in ("supervise", "profiles", "tests/support"):
         shutil.copytree(ROOT / name, base / name, ignore=shutil.ignore_patterns("__pycache__"))
+    # Those users cannot write bytecode there.
+    compileall.compile_dir(base / "supervise", quiet=1)
     _open_up(base)
     return base
 

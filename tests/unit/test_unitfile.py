@@ -140,7 +140,7 @@ class TestCommandLine:
         assert "run --name run-sh --grace 7.50 --keep=3 -- " in told.stdout.replace("\\\n    ", "").replace(
             f"--name {_name(told.stdout)}", "--name run-sh"
         )
-        assert '/sh --user -c "exit 0"' in told.stdout
+        assert '/sh --user -c "exit 0"' in told.stdout.replace("\\\n    ", "")
         assert "WantedBy=default.target" in told.stdout
 
     def test_nothing_is_launched(self, supervise: Supervise) -> None:
