@@ -48,6 +48,7 @@ _UNMAPPED = (
     "annot allocate memory",
     "cannot create shared object",
     "returned NULL without setting",
+    "error return without exception set",
 )
 
 
