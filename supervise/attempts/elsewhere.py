@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from supervise.attempts.store import Run
 
 SOCKET = "control.sock"
-"""Name of a run's control socket; runner.asking has it too, and imports more than a probe may."""
+"""Name of a run's control socket in its directory."""
 
 _CONNECT_S = 0.5
 

@@ -87,13 +87,7 @@ def claim(path: str) -> int | None:
     Raises:
         OSError: it cannot be opened.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return None
-    return fd
+    return take(path, lambda: None)
 
 
 def is_held(state: dict[str, Any] | None) -> bool:

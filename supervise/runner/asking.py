@@ -8,15 +8,13 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from supervise.attempts.elsewhere import SOCKET
 from supervise.attempts.told import sound
 from supervise.host import peers, procfs, signals
 from supervise.model.process import ProcessId
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
-
-SOCKET = "control.sock"
-"""Name of a run's control socket in its directory."""
 
 _ANSWER_S = 5.0
 _APART_S = 0.1

@@ -73,10 +73,10 @@ class Chronicle:
                 self._audience.tell(self._ending(state.reason))
         if isinstance(state, life.Stopping):
             self._console.stopping(why(state.reason))
-        died = begins and isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED
-        if died and isinstance(state, life.Killing):
+        if begins and isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
             self._console.leader_exited(how(state.reason.status or 0))
-        return died
+            return True
+        return False
 
     @property
     def unblamed(self) -> bool:

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
+from supervise.attempts.elsewhere import SOCKET
 from supervise.host import peers
 from supervise.model.exits import Exit
 from supervise.model.news import Ending
-from supervise.runner.asking import SOCKET
 from supervise.runner.clients import VERSION, Client, Door
 from supervise.runner.facts import Facts, after
 from supervise.runner.tasks import Tasks

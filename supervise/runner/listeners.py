@@ -32,7 +32,8 @@ class Company:
 
     Args:
         audience: they.
-        joining: makes those that need a loop which runs, and somebody who takes events; in this order they are closed.
+        joining: makes those that need a loop which runs, and somebody who takes events, where there are any to be made;
+            in this order they are closed.
         hooks: the user's, if there are any: they are waited for while the others still listen and answer.
         finishing: what is waited for when nothing more is told.
         within_s: how long whoever stops us will wait, None if nobody says.
@@ -41,7 +42,7 @@ class Company:
     def __init__(
         self,
         audience: Audience,
-        joining: Sequence[Callable[[Post], Listener]] = (),
+        joining: Sequence[Callable[[Post], Listener | None]] = (),
         *,
         hooks: Hooks | None = None,
         finishing: Sequence[Callable[[], Awaitable[None]]] = (),
@@ -55,7 +56,8 @@ class Company:
     def begin(self, post: Post) -> None:
         """The loop runs."""
         for make in self._joining:
-            self.audience.join(make(post))
+            if (listener := make(post)) is not None:
+                self.audience.join(listener)
 
     def asked(self) -> None:
         """Somebody wants the end; whoever wants it while only hooks are waited for wants theirs."""
@@ -89,7 +91,7 @@ def gather(planned: Plan, target: Run, console: Console, env: Mapping[str, str])
         OSError: hooks cannot be run.
     """
     audience = Audience((), console)
-    joining: list[Callable[[Post], Listener]] = []
+    joining: list[Callable[[Post], Listener | None]] = []
     if env.get("NOTIFY_SOCKET"):
         _add_manager(planned, console, env, audience, joining)
     try:
@@ -111,7 +113,7 @@ def _add_manager(
     console: Console,
     env: Mapping[str, str],
     audience: Audience,
-    joining: list[Callable[[Post], Listener]],
+    joining: list[Callable[[Post], Listener | None]],
 ) -> None:
     from supervise.report.notify import Notify
     from supervise.report.systemd import Systemd
@@ -123,7 +125,7 @@ def _add_manager(
     slate_s, stop_s = planned.options.slate_timeout_s, planned.deadlines.attended().total_s
     audience.join(Systemd(notify, slate_s=slate_s, stop_s=stop_s))
     if env.get("WATCHDOG_USEC"):
-        joining.append(lambda _: Heartbeat.from_environment(env, notify) or _Deaf())
+        joining.append(lambda _: Heartbeat.from_environment(env, notify))
 
 
 def _add_metrics(
@@ -225,13 +227,3 @@ class _Deferred:
             for news in self._missed:
                 self._made.hear(news)
             self._missed.clear()
-
-
-class _Deaf:
-    """Nobody."""
-
-    def hear(self, news: News) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
