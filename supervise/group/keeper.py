@@ -19,6 +19,7 @@ from supervise.group import signalling, wire
 from supervise.group.enclosure import Enclosure
 from supervise.group.ending import Deadlines, Ending, Stage
 from supervise.group.leftovers import Leftovers
+from supervise.group.line import Line
 from supervise.group.members import describe
 from supervise.group.pidns import Namespace
 from supervise.group.reaping import Reaper
@@ -27,6 +28,9 @@ from supervise.group.suspension import Suspension
 from supervise.host import procfs, signals
 from supervise.model.litter import FileId
 from supervise.model.process import ProcessId
+
+# How long a supervise that is stopped may keep its keeper from leaving.
+_LAST_WORDS_S = 2.0
 
 
 class Keeper:
@@ -39,9 +43,7 @@ class Keeper:
     """
 
     def __init__(self, channel: socket.socket, hold: wire.Message, splitter: wire.Splitter) -> None:
-        self._channel: socket.socket | None = channel
-        self._splitter = splitter
-        self._outgoing = b""
+        self._line = Line(channel, splitter)
         self._birthplace = Birthplace(hold["leaf"])
         self._reaper = Reaper(self._on_end)
         self._enclosure = Enclosure.of(self._reaper, os.getpid(), self._birthplace.leaf)
@@ -54,9 +56,9 @@ class Keeper:
         self._stage: Stage | None = None
         self._suspension: Suspension | None = None
         self._started_at = 0.0
-        self._tell({"event": "hello", **procfs.self_id()._asdict()})
+        self._line.tell({"event": "hello", **procfs.self_id()._asdict()})
         if self._birthplace.refused:
-            self._tell({"event": "refused", "tier": "cgroup", "why": self._birthplace.refused})
+            self._line.tell({"event": "refused", "tier": "cgroup", "why": self._birthplace.refused})
 
     def run(self, requests: Iterable[wire.Message]) -> None:
         """Serve one attempt, from the spawn request to the empty group.
@@ -78,7 +80,7 @@ class Keeper:
     def _finished(self) -> bool:
         if self._ending is not None:
             return self._ending.over
-        return self._leader is None and self._channel is None
+        return self._leader is None and not self._line.is_open
 
     def _step(self) -> float | None:
         if self._ending is None:
@@ -86,14 +88,13 @@ class Keeper:
         delay = self._ending.step(time.monotonic())
         if self._ending.stage is not self._stage:
             self._stage = self._ending.stage
-            self._tell({"event": "stage", "stage": self._stage.name.lower()})
+            self._line.tell({"event": "stage", "stage": self._stage.name.lower()})
         return delay
 
     def _wait(self, wakeup: int, delay: float | None) -> None:
         poller = select.poll()
         poller.register(wakeup, select.POLLIN)
-        if self._channel is not None:
-            poller.register(self._channel, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        self._line.register(poller)
         if self._namespace is not None and self._leader_running:
             poller.register(self._namespace.reports, select.POLLIN)
         for fd, _ in poller.poll(None if delay is None else delay * 1000):
@@ -102,7 +103,7 @@ class Keeper:
             elif self._namespace is not None and fd == self._namespace.reports:
                 self._leader_ended(self._namespace.status())
             else:
-                self._flush()
+                self._line.flush()
                 self._receive()
 
     def _on_signals(self, received: bytes) -> None:
@@ -111,18 +112,11 @@ class Keeper:
                 self._stop_or_escalate()
 
     def _receive(self) -> None:
-        if self._channel is None:
-            return
-        try:
-            data, _ = wire.receive(self._channel)
-        except BlockingIOError:
-            return
-        if not data:
-            self._channel.close()
-            self._channel = None
+        messages = self._line.messages()
+        if messages is None:
             self._begin_ending()
             return
-        for message in self._splitter.feed(data):
+        for message in messages:
             self._obey(message)
 
     def _obey(self, message: wire.Message) -> None:
@@ -156,7 +150,7 @@ class Keeper:
     def _suspend(self) -> None:
         if self._suspension is None:
             self._suspension = Suspension(self._enclosure.living)
-        self._tell({"event": "suspended", "members": len(self._suspension.stopped)})
+        self._line.tell({"event": "suspended", "members": len(self._suspension.stopped)})
 
     def _resume(self) -> None:
         if self._suspension is not None:
@@ -170,12 +164,12 @@ class Keeper:
         try:
             self._leader = self._launch(message)
         except OSError as error:
-            self._tell({"event": "failed", "errno": error.errno, "error": error.strerror})
+            self._line.tell({"event": "failed", "errno": error.errno, "error": error.strerror})
             return
         finally:
             self._leave_birthplace()
         self._leader_running = True
-        self._tell({"event": "spawned", **self._leader._asdict()})
+        self._line.tell({"event": "spawned", **self._leader._asdict()})
 
     def _launch(self, message: wire.Message) -> ProcessId:
         def start() -> int:
@@ -185,7 +179,7 @@ class Keeper:
             pid = start()
             # A child that has already exited stays a zombie until we reap it, so its identity can always be read.
             return procfs.identify(pid) or ProcessId(pid, 0)
-        self._namespace = Namespace(start, release=(self._channel.fileno(),) if self._channel else ())
+        self._namespace = Namespace(start, release=self._line.fds())
         self._enclosure.last = frozenset({self._namespace.init})
         return self._namespace.leader
 
@@ -195,7 +189,7 @@ class Keeper:
         except OSError as error:
             # From now on killing the leaf would be killing ourselves.
             self._enclosure.leaf = None
-            self._tell({"event": "refused", "tier": "cgroup", "why": f"cannot leave it: {error.strerror}"})
+            self._line.tell({"event": "refused", "tier": "cgroup", "why": f"cannot leave it: {error.strerror}"})
 
     def _on_end(self, pid: int, status: int) -> None:
         if self._namespace is not None and pid == self._namespace.init.pid:
@@ -207,21 +201,21 @@ class Keeper:
         """It has ended, how is known unless the init that saw it was killed with it."""
         if self._leader_running:
             self._leader_running = False
-            self._tell({"event": "leader", "status": -signal.SIGKILL if status is None else status})
+            self._line.tell({"event": "leader", "status": -signal.SIGKILL if status is None else status})
             self._begin_ending()
 
     def _note(self) -> None:
         members = self._enclosure.living()
         if self._leftovers.note(members):
             ids = [member.id for member in members if member.id not in self._enclosure.last]
-            self._tell({"event": "noted", "files": sorted(self._leftovers.files), "members": ids})
+            self._line.tell({"event": "noted", "files": sorted(self._leftovers.files), "members": ids})
 
     def _begin_ending(self) -> None:
         if self._ending is None and self._leader is not None:
             self._started_at = time.monotonic()
             leader = self._leader if self._leader_running else None
             self._leftovers.note(self._enclosure.living())
-            deadlines = self._deadlines if self._channel is not None else self._deadlines.unattended()
+            deadlines = self._deadlines if self._line.is_open else self._deadlines.unattended()
             self._ending = Ending(self._enclosure, leader, deadlines, before_kill=self._leftovers.note)
 
     def _stop_or_escalate(self) -> None:
@@ -235,7 +229,7 @@ class Keeper:
             return
         self._enclosure.remove()
         left = self._leftovers.remove()
-        self._tell(
+        self._line.tell(
             {
                 "event": "ended",
                 "survivors": [describe(process) for process in self._ending.survivors],
@@ -246,24 +240,4 @@ class Keeper:
                 "left": left.remaining,
             }
         )
-        if self._channel is not None:
-            self._channel.setblocking(True)
-            self._channel.settimeout(2.0)
-            self._flush()
-
-    def _tell(self, message: wire.Message) -> None:
-        if self._channel is not None:
-            self._outgoing += wire.encode(message)
-            self._flush()
-
-    def _flush(self) -> None:
-        """Send what the peer will take now: a stopped supervise must never stop its keeper."""
-        while self._outgoing and self._channel is not None:
-            try:
-                sent = self._channel.send(self._outgoing)
-            except (BlockingIOError, TimeoutError):
-                return
-            except OSError:
-                self._outgoing = b""
-                return
-            self._outgoing = self._outgoing[sent:]
+        self._line.flush_within(_LAST_WORDS_S)

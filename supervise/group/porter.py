@@ -22,6 +22,7 @@ from collections import deque
 from supervise.group import signalling, wire
 from supervise.group.errand import TERM_S, Errand
 from supervise.group.hook_log import HookLog
+from supervise.group.line import Line
 from supervise.group.reaping import Reaper
 from supervise.host import kernel
 
@@ -35,10 +36,8 @@ class Porter:
     """
 
     def __init__(self, channel: socket.socket, log: HookLog) -> None:
-        self._channel: socket.socket | None = channel
+        self._line = Line(channel)
         self._log = log
-        self._splitter = wire.Splitter()
-        self._outgoing = b""
         self._env: dict[str, str] = {}
         self._reaper = Reaper(self._on_end)
         self._waiting: deque[wire.Message] = deque()
@@ -83,9 +82,9 @@ class Porter:
             self._errand = Errand(request, self._env, self._reaper, self._log, now)
         except OSError as error:
             self._log.end(f"cannot be started: {error.strerror}")
-            self._tell({"event": "over", "id": request["id"], "failure": f"cannot be started: {error.strerror}"})
+            self._line.tell({"event": "over", "id": request["id"], "failure": f"cannot be started: {error.strerror}"})
             return
-        self._tell({"event": "began", "id": self._errand.id, "pid": self._errand.pid})
+        self._line.tell({"event": "began", "id": self._errand.id, "pid": self._errand.pid})
 
     def _over(self, errand: Errand, now: float) -> None:
         errand.drain()
@@ -93,7 +92,7 @@ class Porter:
         failure = errand.failure()
         self._log.end(f"{failure or 'exit status 0'}, {now - errand.began_at:.2f} s")
         self._errand = None
-        self._tell({"event": "over", "id": errand.id, "failure": failure})
+        self._line.tell({"event": "over", "id": errand.id, "failure": failure})
 
     def _cut_short(self, now: float) -> None:
         self._drop("dropped")
@@ -104,7 +103,7 @@ class Porter:
 
     def _drop(self, event: str) -> None:
         if self._waiting:
-            self._tell({"event": event, "ids": [request["id"] for request in self._waiting]})
+            self._line.tell({"event": event, "ids": [request["id"] for request in self._waiting]})
         self._waiting.clear()
 
     def _on_end(self, pid: int, status: int) -> None:
@@ -114,30 +113,22 @@ class Porter:
     def _wait(self, wakeup: int, delay: float | None) -> None:
         poller = select.poll()
         poller.register(wakeup, select.POLLIN)
-        if self._channel is not None:
-            poller.register(self._channel, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        self._line.register(poller)
         if self._errand is not None and self._errand.output is not None:
             poller.register(self._errand.output, select.POLLIN)
         for fd, _ in poller.poll(None if delay is None else delay * 1000):
             if fd == wakeup:
                 os.read(wakeup, 256)
-            elif self._channel is not None and fd == self._channel.fileno():
-                self._flush()
+            elif fd in self._line.fds():
+                self._line.flush()
                 self._receive()
 
     def _receive(self) -> None:
-        if self._channel is None:
-            return
-        try:
-            data, _ = wire.receive(self._channel)
-        except BlockingIOError:
-            return
-        if not data:
-            self._channel.close()
-            self._channel = None
+        messages = self._line.messages()
+        if messages is None:
             self._leave_within(0.0, TERM_S)
             return
-        for message in self._splitter.feed(data):
+        for message in messages:
             self._obey(message)
 
     def _obey(self, message: wire.Message) -> None:
@@ -160,23 +151,6 @@ class Porter:
         if self._leave_at is not None:
             leave_at, kill_at = min(self._leave_at, leave_at), min(self._kill_at, kill_at)
         self._leave_at, self._kill_at = leave_at, kill_at
-
-    def _tell(self, message: wire.Message) -> None:
-        if self._channel is not None:
-            self._outgoing += wire.encode(message)
-            self._flush()
-
-    def _flush(self) -> None:
-        """Send what the peer will take now: a stopped supervise must not hold up a deadline."""
-        while self._outgoing and self._channel is not None:
-            try:
-                sent = self._channel.send(self._outgoing)
-            except BlockingIOError:
-                return
-            except OSError:
-                self._outgoing = b""
-                return
-            self._outgoing = self._outgoing[sent:]
 
 
 def main() -> None:
