@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 from supervise.group import wire
 from supervise.group.enclosure import Enclosure
@@ -19,6 +20,8 @@ _PIECE = 64 * 1024
 _READS = 16
 TERM_S = 2.0
 """After SIGTERM, so long until SIGKILL."""
+# A shell's child that has not become its program yet forgets what it is asked.
+_ASKED_AT_MOST = 3
 _ENDING = Deadlines(grace_s=0.0, term_s=TERM_S, tracker_s=0.2, kill_s=5.0)
 
 
@@ -47,7 +50,7 @@ class Errand:
         self._log = log
         self._enclosure = Enclosure.of(reaper, os.getpid(), None)
         self._ending: Ending | None = None
-        self._asked: set[ProcessId] = set()
+        self._asked: Counter[ProcessId] = Counter()
         self.pid, self.output = _start(request["command"], {**env, **request["env"]}, request["told"].encode())
 
     def step(self, now: float) -> float | None:
@@ -75,10 +78,10 @@ class Errand:
 
     def _ask_newcomers(self, ending: Ending) -> None:
         """Whoever was born while it is being ended would hear of it only when it is killed."""
-        self._asked.update(target for target, _ in ending.sent)
+        asked = {target for target, _ in ending.sent}
         for member in self._enclosure.living():
-            if member.id not in self._asked:
-                self._asked.add(member.id)
+            if member.id not in asked and self._asked[member.id] < _ASKED_AT_MOST:
+                self._asked[member.id] += 1
                 signals.send(member.id, signal.SIGTERM)
 
     def drain(self) -> None:

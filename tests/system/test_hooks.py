@@ -314,7 +314,7 @@ def test_one_that_is_ended_already_gets_no_more_than_that_either(tmp_path):
 
 
 def test_who_is_born_while_it_is_ended_is_asked_to_end_too(tmp_path):
-    newcomer = 'trap \'sleep 300; touch "$HERE/asked"; exit\' TERM; touch "$HERE/up"; while :; do sleep 0.02; done'
+    newcomer = 'trap \'sleep 300; : > "$HERE/asked"; exit\' TERM; touch "$HERE/up"; while :; do sleep 0.02; done'
 
     async def story() -> None:
         async with scene(tmp_path, ("ready", newcomer)) as made:
