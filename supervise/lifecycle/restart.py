@@ -186,7 +186,8 @@ def _span(seconds: float) -> str:
 class Restarts:
     """What a relaunch depends on beside the end itself.
 
-    `up_s` is how long it had been ready, in seconds, None if it never was; for the others see Failure and Ended.
+    `up_s` is how long it had been ready, in seconds, None if it never was. `waits` is True where watched files are
+    waited for rather than to give a failure up. For the others see Failure and Ended.
     """
 
     policy: Policy
@@ -196,6 +197,7 @@ class Restarts:
     up_s: float | None = None
     changed: bool = False
     jitter: float = 0.0
+    waits: bool = False
 
 
 def identity(diagnosis: Diagnosis | None) -> Identity:
@@ -229,10 +231,10 @@ def settle(done: Done, diagnosis: Diagnosis | None, restarts: Restarts) -> Waiti
     """
     failure = failure_of(diagnosis, restarts)
     ended = Ended(done.status, done.reraise is not None, failure, restarts.changed, restarts.jitter)
-    match decide(restarts.policy, restarts.history, ended):
-        case Relaunch(after_s, why):
-            return Waiting(done, after_s, restarts.attempt, failure.name, why)
-        case GiveUp(status, why):
-            return Done(status, why=why)
-        case End():
-            return done
+    decision = decide(restarts.policy, restarts.history, ended)
+    if isinstance(decision, Relaunch):
+        return Waiting(done, decision.after_s, restarts.attempt, failure.name, decision.why)
+    if restarts.waits and not ended.asked and done.status not in _NEVER:
+        why = decision.why if isinstance(decision, GiveUp) else ""
+        return Waiting(done, None, restarts.attempt, failure.name, why)
+    return Done(decision.status, why=decision.why) if isinstance(decision, GiveUp) else done

@@ -29,7 +29,7 @@ class Reason:
     """Why it ends, and what is known: `status` is the leader's exit code, negative for a signal.
 
     `signum` is what asked us to stop; with a cause other than ASKED that came when it was ending already. `restarts` is
-    True if somebody asked for it to begin anew. `detail` is what made us end it, as people read it.
+    True if somebody asked for it to begin anew, `anew` what for. `detail` is what made us end it, as people read it.
     """
 
     cause: Cause
@@ -38,6 +38,7 @@ class Reason:
     was_ready: bool = False
     restarts: bool = False
     detail: str = ""
+    anew: str = ""
 
     @property
     def again(self) -> bool:
@@ -112,12 +113,13 @@ class Done:
 class Waiting:
     """The attempt is over; nothing of ours runs until the next one begins `after_s` seconds from here.
 
+    Where that is None it begins once a watched file changes.
     `done` is how it would have ended without a relaunch, `cause` what it failed of, `why` is for people. `asked` is
     True if it has not failed, but somebody wants it to begin anew.
     """
 
     done: Done
-    after_s: float
+    after_s: float | None
     attempt: int
     cause: str
     why: str
@@ -176,10 +178,10 @@ class LingerExpired:
     __slots__ = ()
 
 
-class RestartAsked:
-    """Somebody wants it to end and to begin anew."""
+class RestartAsked(NamedTuple):
+    """Somebody wants it to end and to begin anew; `why` is for people, nothing where nobody has said."""
 
-    __slots__ = ()
+    why: str = ""
 
 
 class StartExpired(NamedTuple):

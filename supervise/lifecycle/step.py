@@ -115,8 +115,8 @@ def _wanted(event: StopAsked | RestartAsked | Broken, was_ready: bool) -> Reason
     match event:
         case StopAsked(signum):
             return Reason(Cause.ASKED, signum=signum, was_ready=was_ready)
-        case RestartAsked():
-            return Reason(Cause.ASKED, was_ready=was_ready, restarts=True)
+        case RestartAsked(why):
+            return Reason(Cause.ASKED, was_ready=was_ready, restarts=True, anew=why)
         case Broken():
             return Reason(Cause.BROKEN, was_ready=was_ready)
 
@@ -135,8 +135,8 @@ def _capturing(state: Capturing, event: Event) -> Step:
             return _stop(state.reason)
         case StopAsked(signum):
             return _stop(_asked_too(state.reason, signum))
-        case RestartAsked():
-            return Step(replace(state, reason=_again(state.reason)))
+        case RestartAsked(why):
+            return Step(replace(state, reason=_again(state.reason, why)))
         case Broken():
             return _stop(replace(state.reason, cause=Cause.BROKEN))
         case LeaderExited(status):
@@ -153,8 +153,8 @@ def _ending(state: Stopping | Killing, event: Event) -> Step:
             return Step(replace(state, reason=_asked_too(state.reason, signum)))
         case StopAsked(signum):
             return Step(Killing(_asked_too(state.reason, signum)), (Effect.ESCALATE,))
-        case RestartAsked():
-            return Step(replace(state, reason=_again(state.reason)))
+        case RestartAsked(why):
+            return Step(replace(state, reason=_again(state.reason, why)))
         case LeaderExited(status):
             return Step(Killing(replace(state.reason, status=status)))
         case KeeperLost():
@@ -169,24 +169,25 @@ def _asked_too(reason: Reason, signum: int) -> Reason:
     return reason if reason.signum is not None else replace(reason, signum=signum)
 
 
-def _again(reason: Reason) -> Reason:
-    """It is ending already; once it has, it begins anew."""
-    return replace(reason, restarts=True)
+def _again(reason: Reason, why: str) -> Reason:
+    """It is ending already; once it has, it begins anew, for the reason that was told last."""
+    return replace(reason, restarts=True, anew=why or reason.anew)
 
 
 def _verifying(state: Verifying, event: Event) -> Step:
     match event:
         case StopAsked(signum):
             return Step(replace(state, reason=_asked_too(state.reason, signum)))
-        case RestartAsked():
-            return Step(replace(state, reason=_again(state.reason)))
+        case RestartAsked(why):
+            return Step(replace(state, reason=_again(state.reason, why)))
         case Broken():
             # The look itself has failed: it is over without one, for nobody will tell of it any more.
             return Step(conclude(replace(state.reason, cause=Cause.BROKEN), None, state.survivors))
         case Verified(diagnosis, held, restarts, attempt):
             done = conclude(state.reason, diagnosis, state.survivors + held)
             if state.reason.again and done.status not in _FINAL:
-                return Step(Waiting(done, 0.0, attempt, "", "asked to restart", asked=True))
+                why = state.reason.anew or "asked to restart"
+                return Step(Waiting(done, 0.0, attempt, "", why, asked=True))
             if restarts is None or state.reason.signum is not None:
                 return Step(done)
             return Step(_relaunched_or(done, diagnosis, restarts))

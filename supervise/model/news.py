@@ -126,13 +126,23 @@ class Ended(NamedTuple):
 
 
 class Relaunching(NamedTuple):
-    """The attempt is followed by another one in `after_s` seconds; `why` is for people, `failure` the class's name."""
+    """The attempt is followed by another one in `after_s` seconds; `why` is for people, `failure` the class's name.
+
+    `after_s` is None where that waits for a change of a watched file.
+    """
 
     attempt: int
-    after_s: float
+    after_s: float | None
     why: str
     cause: str
     failure: str
+
+
+class Changed(NamedTuple):
+    """Watched files have changed, and what becomes of it, for people."""
+
+    files: tuple[str, ...]
+    why: str
 
 
 class Over(NamedTuple):
@@ -156,5 +166,6 @@ News = (
     | Ending
     | Ended
     | Relaunching
+    | Changed
     | Over
 )

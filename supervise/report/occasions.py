@@ -103,8 +103,8 @@ class Occasions:
             case told.Ending(why=why, asked=True, restarts=restarts, within_s=within_s):
                 return Occasion.STOP, {"why": private(why), "restarts": restarts, "within_s": within_s}
             case told.Relaunching(_, after_s, why, cause, failure):
-                more = {"after_s": round(after_s, 3), "why": private(why), "cause": private(cause), "class": failure}
-                return Occasion.RELAUNCH, more
+                more = {"why": private(why), "cause": private(cause), "class": failure}
+                return Occasion.RELAUNCH, {**more, "after_s": None if after_s is None else round(after_s, 3)}
             case _:
                 return self._end(news)
 

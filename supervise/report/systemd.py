@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Assignments = dict[str, object]
 
 _SLACK_S = 30.0
+# Nobody knows when somebody will edit a file.
+_UNTIL_A_CHANGE_S = 7 * 86400.0
 # Until the first look at a server that starts says how long nothing may happen.
 _FIRST_PATIENCE_S = 120.0
 _IDLE_TOLD_S = 30.0
@@ -150,9 +152,9 @@ class Systemd:
                     self._say(f"{self._numbered()}failed: {told.cause or told.outcome}")
             case news.Relaunching():
                 after = f" in {duration(told.after_s)}" if told.after_s else ""
-                self._say(
-                    f"attempt {told.attempt}: {told.cause or told.why}; again{after}", self._extension(told.after_s)
-                )
+                again = f"again{after}" if told.after_s is not None else "waits for a change of a watched file"
+                extension = self._extension(_UNTIL_A_CHANGE_S if told.after_s is None else told.after_s)
+                self._say(f"attempt {told.attempt}: {told.cause or told.why}; {again}", extension)
             case news.Swept(result):
                 self._obstacle = _obstacle(result)
             case news.Over():

@@ -109,7 +109,8 @@ def _ended(facts: Facts, heard: news.News, now: float) -> Facts:
         case news.Ended():
             return facts._replace(cause=heard.cause or facts.cause, pid=None)
         case news.Relaunching():
-            return facts._replace(relaunch_at=round(now + heard.after_s, 1), why=heard.why, cause=heard.cause or None)
+            relaunch_at = None if heard.after_s is None else round(now + heard.after_s, 1)
+            return facts._replace(relaunch_at=relaunch_at, why=heard.why, cause=heard.cause or None)
         case news.Over(exit_status, why, cause):
             return facts._replace(exit_status=exit_status, why=why or facts.why, cause=cause or facts.cause, pid=None)
     return facts

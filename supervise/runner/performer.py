@@ -142,7 +142,9 @@ class Performer:
         """Tell and write down how it ended; what is to be followed by another attempt is over all the same."""
         if self.opened is None:
             return
-        if self._memory and self._restarts and isinstance(end, life.Waiting) and not end.asked:
+        # What waits for a change begins a new row.
+        timed = isinstance(end, life.Waiting) and not end.asked and end.after_s is not None
+        if self._memory and self._restarts and timed:
             self._memory.relaunched(self.diagnosis, self._restarts)
         self._chronicle.conclude(self._run, self._group.ended, self.diagnosis, end)
         self._run.prune(self._plan.options.pruning, running=self.opened.attempt.number)

@@ -51,7 +51,7 @@ class Account:
 def why(reason: Reason) -> str:
     """Why the stop path begins, in a few words."""
     return {
-        Cause.ASKED: "restart" if reason.again else signal_name(reason.signum or 0),
+        Cause.ASKED: (reason.anew or "restart") if reason.again else signal_name(reason.signum or 0),
         Cause.FATAL: "the log says that it cannot go on, and it is still there",
         Cause.NOT_READY: reason.detail or "not ready in time",
         Cause.HUNG: f"it hangs: {reason.detail}",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # Where the files are on a file system whose server is gone, nobody waits for it.
 _PATIENCE_S = 10.0
+_AWAITED = "waits for a change of a watched file"
 
 
 class Memory:
@@ -128,7 +129,7 @@ class Pause:
         self._reaper = Reaper()
         self.passing = Idle(self._timers)
         self._told: dict[str, Any] = {
-            "relaunch_at": round(time.time() + waiting.after_s, 3),
+            "relaunch_at": None if waiting.after_s is None else round(time.time() + waiting.after_s, 3),
             "why": waiting.why,
             **self._cause(),
         }
@@ -138,6 +139,9 @@ class Pause:
         waiting = self._waiting
         if waiting.asked:
             self._console.line("restart", f"{waiting.why}: attempt {waiting.attempt} is over, the next one begins")
+        elif waiting.after_s is None:
+            self._console.line("watch", f"attempt {waiting.attempt} failed: {waiting.cause}")
+            self._console.note(f"{waiting.why}; " * bool(waiting.why) + f"{_AWAITED}; Ctrl-C ends supervise")
         else:
             follows = f"relaunch in {duration(waiting.after_s)} ({waiting.why})"
             self._console.line("restart", f"attempt {waiting.attempt} failed: {waiting.cause}; {follows}")
@@ -145,13 +149,15 @@ class Pause:
         self._audience.tell(Relaunching(waiting.attempt, waiting.after_s, waiting.why, waiting.cause, failure))
         # Guard and keeper of the attempt that failed: the next one shall not take them for strangers.
         self.reap()
-        self._timers.later(waiting.after_s, lambda: self._loop.post(life.RelaunchDue()))
+        if waiting.after_s is not None:
+            self._timers.later(waiting.after_s, lambda: self._loop.post(life.RelaunchDue()))
 
     def entered(self, state: life.State) -> None:
         """Publish the wait, or that it was the end."""
         more = self._told
         if isinstance(state, life.Done):
-            more = unlaunched(state, "the relaunch", waited=True)
+            awaited = "a change of a watched file" if self._waiting.after_s is None else "the relaunch"
+            more = unlaunched(state, awaited, waited=True)
             if state.reraise is not None:
                 self._console.line("stop", f"{signal_name(state.reraise)}: nothing runs, and nothing follows")
         self._journal.enter(state, None, **more)

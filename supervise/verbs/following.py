@@ -24,6 +24,7 @@ from supervise.verbs.select import is_live, say
 _LOOK_EVERY_S = 0.2
 _CONNECT_S = 1.0
 _GONE_S = 15.0
+_UNTIL_A_CHANGE = "  waits for a change of a watched file"
 _WIDTH = 200
 _LARGEST_EVENTS = 16 * 1024 * 1024
 SUSPENDED = "suspended"
@@ -224,8 +225,9 @@ def line(said: dict[str, Any]) -> str:
         told += f"  {now}" if (now := progress(said)) else ""
     elif said.get("state") == "ready" and _is_number(said.get("ready_s")):
         told += f"  after {duration(said['ready_s'])}"
-    elif said.get("state") == "waiting" and _is_number(said.get("relaunch_at")):
-        told += f"  relaunch in {duration(max(0.0, said['relaunch_at'] - time.time()))}"
+    elif said.get("state") == "waiting":
+        known = _is_number(said.get("relaunch_at"))
+        told += f"  relaunch in {duration(max(0.0, said['relaunch_at'] - time.time()))}" if known else _UNTIL_A_CHANGE
     if cause := said.get("cause"):
         told += f"  {shorten(str(cause), _WIDTH)}"
     return printable(told)

@@ -187,7 +187,9 @@ def _held(run: dict[str, Any]) -> str:
 def _line(run: dict[str, Any]) -> str:
     cause = shorten(run["cause"] or "no cause printed", _WIDTH)
     head = f"{run['run']:<20} {run['state'] or 'unknown':<10} attempt {run['attempt'] or '-':<4}"
-    if run["relaunch_at"] is not None:
+    if run["state"] == "waiting" and run["live"] and run["relaunch_at"] is None:
+        told = f" waits for a change of a watched file, it failed: {cause}"
+    elif run["relaunch_at"] is not None:
         told = f" relaunch in {duration(max(0.0, run['relaunch_at'] - run['time']))}, it failed: {cause}"
     elif run["live"]:
         phase = f" ({progress(run)})" if run["state"] == "starting" and progress(run) else ""

@@ -18,6 +18,8 @@ LATE = Reason(Cause.NOT_READY)
 LATE_AND_ASKED = Reason(Cause.NOT_READY, signum=TERM)
 DIED = Reason(Cause.DIED, status=1)
 AGAIN = Reason(Cause.ASKED, restarts=True)
+READY_AGAIN = replace(AGAIN, was_ready=True)
+UNTIL_A_CHANGE = life.Waiting(life.Done(93), None, 7, "KeyError", "")
 AGAIN_WAIT = life.Waiting(life.Done(0), 0.0, 7, "", "asked to restart", asked=True)
 IDLE = Reason(Cause.NOT_READY, detail="idle")
 HUNG = Reason(Cause.HUNG, was_ready=True, detail="no token; no answer")
@@ -90,6 +92,22 @@ TRANSITIONS = [
     (life.Stopping(AGAIN), life.StopAsked(TERM), life.Stopping(replace(AGAIN, signum=TERM)), ()),
     (life.Stopping(ASKED), life.StopAsked(TERM, patient=True), life.Stopping(ASKED), ()),
     (life.Killing(DIED), life.StopAsked(TERM, patient=True), life.Killing(DIED_AND_ASKED), ()),
+    (life.Ready(), life.RestartAsked("x"), life.Stopping(replace(READY_AGAIN, anew="x")), (Effect.STOP_GROUP,)),
+    (life.Stopping(AGAIN), life.RestartAsked("x"), life.Stopping(replace(AGAIN, anew="x")), ()),
+    (
+        life.Killing(replace(AGAIN, anew="x")),
+        life.RestartAsked(),
+        life.Killing(replace(AGAIN, anew="x")),
+        (),
+    ),
+    (
+        life.Verifying(replace(AGAIN, anew="x"), 0),
+        life.Verified(attempt=7),
+        replace(AGAIN_WAIT, why="x"),
+        (),
+    ),
+    (UNTIL_A_CHANGE, life.RestartAsked("x"), life.Sweeping(), ()),
+    (UNTIL_A_CHANGE, life.StopAsked(TERM), life.Done(143, reraise=TERM), ()),
     (AGAIN_WAIT, life.RelaunchDue(), life.Sweeping(), ()),
     (AGAIN_WAIT, life.RestartAsked(), life.Sweeping(), ()),
     (AGAIN_WAIT, life.StopAsked(TERM), life.Done(143, reraise=TERM), ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -268,6 +269,24 @@ def test_why_there_is_no_other_attempt_goes_with_the_end():
     assert settle(DONE, again, facts) == life.Done(93, why="no relaunch: the same cause as attempt 6 at the same phase")
     served = Restarts(FAILURE, (failed(6, PORT),), attempt=7, at_s=70.0, up_s=600.0)
     assert isinstance(settle(DONE, again, served), life.Waiting)
+
+
+def test_what_is_not_relaunched_waits_for_a_change_where_files_are_watched():
+    facts = Restarts(FAILURE, (failed(6, PORT),), attempt=7, at_s=70.0, up_s=599.0)
+    again = diagnosis(TRANSIENT)
+    given_up = settle(DONE, again, facts)
+    waiting = settle(DONE, again, replace(facts, waits=True))
+    assert (waiting.after_s, waiting.attempt, waiting.done) == (None, 7, DONE)
+    assert waiting.why == given_up.why
+    without = Restarts(Policy(), (), attempt=7, at_s=70.0)
+    assert settle(DONE, again, without) == DONE
+    assert settle(DONE, again, replace(without, waits=True)) == life.Waiting(DONE, None, 7, waiting.cause, "")
+
+
+def test_what_is_not_the_servers_failure_waits_for_no_change():
+    facts = Restarts(Policy(), (), attempt=7, at_s=70.0, waits=True)
+    for end in (life.Done(95), life.Done(94), life.Done(125), life.Done(127), life.Done(143, reraise=15)):
+        assert settle(end, None, facts) == end
 
 
 def test_a_failure_that_nobody_diagnosed_is_unknown():
