@@ -14,7 +14,7 @@ _SECRET_WORDS = ("KEY", "SECRET", "PASSWORD", "CREDENTIAL")
 _SECRET_FLAGS = ("api-key", "password", "secret")
 # A token is a secret only where it is the thing that is named: engines count tokens, and have tokenizers.
 _TOKEN = re.compile(r"TOKEN(?:[-_]?\d+)?\Z", re.IGNORECASE)
-_HIDDEN = "***"
+HIDDEN = "***"
 _SETTINGS = (
     "VLLM_", "SGLANG_", "SGL_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "TORCH",
     "PYTORCH_", "TRITON_", "FLASHINFER_", "RAY_", "OMP_", "HIP_", "ROCR_", "HSA_", "LD_LIBRARY_PATH", "LD_PRELOAD",
@@ -91,10 +91,10 @@ def redact(argv: Sequence[str]) -> list[str]:
         name, equals, _ = word.partition("=")
         secret = _is_secret(name)
         if hide and not (further and word.startswith("-")):
-            shown.append(_HIDDEN)
+            shown.append(HIDDEN)
             hide = further = _goes_on(shown)
             continue
-        shown.append(name + equals + _HIDDEN if secret and equals else word)
+        shown.append(name + equals + HIDDEN if secret and equals else word)
         hide, further = secret and not equals and name.startswith("-"), False
     return shown
 
@@ -102,7 +102,7 @@ def redact(argv: Sequence[str]) -> list[str]:
 def settings(env: Mapping[str, str]) -> dict[str, str]:
     """What the environment says to engines and to what they are built on, without secrets, sorted by name."""
     return {
-        name: _HIDDEN if _is_secret(name) else value
+        name: HIDDEN if _is_secret(name) else value
         for name, value in sorted(env.items())
         if name.startswith(_SETTINGS) and "\n" not in value
     }
@@ -110,7 +110,7 @@ def settings(env: Mapping[str, str]) -> dict[str, str]:
 
 def _goes_on(shown: Sequence[str]) -> bool:
     """Whether the flag whose value was hidden takes several: vLLM's does."""
-    flag = next((word for word in reversed(shown) if word != _HIDDEN), "")
+    flag = next((word for word in reversed(shown) if word != HIDDEN), "")
     return flag.replace("_", "-") == "--api-key"
 
 

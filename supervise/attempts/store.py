@@ -22,7 +22,7 @@ from typing import Any
 
 from supervise.attempts import locking, told
 from supervise.attempts.pruning import Kept, Pruning, to_remove
-from supervise.host import files
+from supervise.host import files, space
 from supervise.model.restart import Identity
 from supervise.model.snapshot import Record
 
@@ -289,7 +289,4 @@ def _record(run: Run, attempt: Attempt) -> Record | None:
 
 def _weigh(attempt: Attempt) -> Kept:
     outcome = attempt.read("outcome")
-    size = 0
-    with contextlib.suppress(OSError):
-        size = sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in os.scandir(attempt.path))
-    return Kept(attempt.number, size, first_failure=bool(outcome and outcome.get("first_failure")))
+    return Kept(attempt.number, space.taken(attempt.path), first_failure=bool(outcome and outcome.get("first_failure")))

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 VERBS = (
     "run",
+    "try",
     "clean",
     "status",
     "logs",
     "report",
+    "diff",
+    "history",
+    "replay",
     "explain",
     "stop",
     "restart",
@@ -35,7 +39,9 @@ VERBS = (
     "unit",
     "demo",
     "healthcheck",
+    "completion",
 )
+_OVER_SSH = ("-H", "--host", "--over-ssh=")
 _OWN_FLAGS = ("--help", "-h", "--version")
 _NO_MEMORY = "out of memory; see `ulimit -v` (RLIMIT_AS), the memory limit of the container, and `free -h`"
 _NO_THREAD = (
@@ -56,6 +62,8 @@ def main() -> NoReturn:
     """Entry point of the `supervise` command; never returns."""
     _open_closed_streams()
     argv = sys.argv[1:]
+    if argv and argv[0].startswith(_OVER_SSH):
+        _guarded(lambda: _over_ssh(argv))
     if argv and argv[0] == "healthcheck":
         _healthcheck(argv[1:])
     if not argv or argv[0] in VERBS or argv[0] in _OWN_FLAGS:
@@ -65,6 +73,13 @@ def main() -> NoReturn:
     else:
         _guarded(lambda: run(argv, None, boot()))
     sys.exit(Exit.OK)
+
+
+def _over_ssh(argv: list[str]) -> None:
+    """Go to another host, or leave the words that whoever has come from another one wants to have carried out."""
+    from supervise.cli.remote import enter
+
+    argv[:] = enter(argv)
 
 
 def _healthcheck(words: list[str]) -> None:
@@ -185,14 +200,16 @@ def run(command: list[str], options: Options | None, booted: Booted) -> None:
     from supervise.attempts.store import Store
     from supervise.report.console import for_stream
 
-    place, console = settle(os.environ), for_stream()
+    options = options or runner.Options()
+    # What a server writes on a terminal of its own goes to this one: a view would be torn.
+    place, console = settle(os.environ), for_stream(plain=options.plain or options.tty)
     if place.note is not None:
         console.line("note", place.note)
-    done = runner.run(command, options or runner.Options(), Store(place.root), console, booted)
-    _leave(done)
+    done = runner.run(command, options, Store(place.root), console, booted)
+    leave(done)
 
 
-def _leave(done: Done) -> NoReturn:
+def leave(done: Done) -> NoReturn:
     """Exit so that the caller sees the truth: die of the signal that stopped us, as PID 1 report it as 128+n."""
     import resource
     import signal

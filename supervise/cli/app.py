@@ -32,7 +32,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standar
 @app.callback(invoke_without_command=True)
 def _own(
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "-H", "--host", metavar="[USER@]HOST", help="First of all: have it done there, over your own ssh."
+        ),
+    ] = None,
 ) -> None:
+    del host  # whoever names one never gets here: see cli.remote
     if version:
         typer.echo(f"supervise {__version__}")
         raise typer.Exit

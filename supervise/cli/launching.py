@@ -22,6 +22,7 @@ from supervise.cli.options import (
 )
 from supervise.cli.restarts import RestartOptions
 from supervise.cli.telling import Paired, TellingOptions
+from supervise.cli.trying import Judging, tried
 from supervise.cli.units import Verbatim, instead, printed
 
 Command = Annotated[
@@ -52,6 +53,9 @@ def _run(
     tty: Annotated[
         bool, typer.Option("--tty", help="Give the server a terminal, so that breakpoint() and colours work.")
     ] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Lines alone, without the live view and its keys, also on a terminal.")
+    ] = False,
     clearing: ClearingOptions,
     preflight: PreflightOptions,
     restarts: RestartOptions,
@@ -81,11 +85,13 @@ def _run(
         no_preflight=preflight.skipped(),
         restart=restarts.policy(),
         watch=restarts.watched(),
+        on_change=restarts.on_change,
         telling=telling.telling(),
         stop_within_s=container.stop_within,
         vigil=liveness.vigil(),
         termination_log=container.termination_log,
         replace=control.replace,
+        plain=plain,
     )
     detached = control.detached(tty=tty)
     if (act := instead()) is not None:
@@ -101,6 +107,7 @@ def _run(
 
 
 app.command("unit", cls=Verbatim, context_settings=PASS_ON, short_help="A unit file for systemd.")(printed(_run))
+app.command("try", cls=Judging, context_settings=PASS_ON, short_help="Launch, probe, stop, and judge.")(tried(_run))
 
 
 @app.command("clean", context_settings=PASS_ON)
@@ -115,11 +122,15 @@ def _clean(
     packages: Annotated[
         bool, typer.Option("--packages", help="Also compare every file of the engine's packages with its wheel.")
     ] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="--packages, and make their files as the wheel had them, by hash.")
+    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="--packages, and show long diffs whole.")] = False,
     json: AsJson = False,
 ) -> None:
     """The clean slate alone: exit 0 clean, 94 not."""
     from supervise.runner import Options
-    from supervise.verbs.clean import clean
+    from supervise.verbs.clean import Code, clean
 
     options = Options(
         name=which.name,
@@ -127,4 +138,5 @@ def _clean(
         slate_timeout_s=slate.slate_timeout,
         clearing=clearing.clearing(),
     )
-    raise typer.Exit(clean(command or [], options, dry_run=dry_run, as_json=json, packages=packages))
+    code = Code(packages or restore or diff, restore, diff)
+    raise typer.Exit(clean(command or [], options, dry_run=dry_run, as_json=json, code=code))

@@ -30,6 +30,44 @@ def _report(
     raise typer.Exit(report(run, attempt, as_json=json, markdown=markdown))
 
 
+@app.command("diff", short_help="What differs between two attempts.")
+def _diff(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Name of the run. Default: the one launched last.")
+    ] = None,
+    one: Annotated[
+        str | None, typer.Argument(metavar="[A]", help="Number of an attempt. Default: the last but one.")
+    ] = None,
+    other: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="Of another. Without it A is compared with the one before it.")
+    ] = None,
+    patch: Annotated[bool, typer.Option("--patch", help="What differs in files, too, as patch(1) takes it.")] = False,
+    json: AsJson = False,
+) -> None:
+    """What differs between two attempts, and what became of the cause: exit 0 if nothing does, 1 if something does."""
+    from supervise.verbs.diff import diff, meant
+
+    try:
+        name, numbers = meant([word for word in (run, one, other) if word is not None])
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    raise typer.Exit(diff(name, numbers, as_json=json, patch=patch))
+
+
+@app.command("history", short_help="The attempts of a run.")
+def _history(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Name of the run. Default: the one launched last.")
+    ] = None,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="How many. Default: all kept.")] = None,
+    json: AsJson = False,
+) -> None:
+    """The attempts of a run: when, what changed, how far each got, and why it ended."""
+    from supervise.verbs.history import history
+
+    raise typer.Exit(history(run, last=last, as_json=json))
+
+
 def _engine_name(name: str | None) -> str | None:
     from supervise.diagnosis.engines import ENGINES
     from supervise.profiles.load import names

@@ -10,9 +10,12 @@ from typing import Annotated
 import typer
 
 from supervise.model.restart import Policy, When
+from supervise.model.watch import OnChange
 
 _RESTARTS = "5/1h"
 _LIMIT = re.compile(r"(0|[1-9][0-9]{0,5})(?:/([1-9][0-9]{0,5})([smhd]?))?")
+# Its directory is found once the command line is known.
+_PACKAGE = re.compile(r"package:[A-Za-z0-9][A-Za-z0-9._-]*")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -46,11 +49,18 @@ class RestartOptions:
         typer.Option(
             "--watch",
             metavar="PATH",
-            help="A file or directory that you work on. A change in it while the server ran allows a relaunch of what "
-            "would fail the same way; hidden names and __pycache__ do not count. Frames in it are told as yours, also "
-            "without --restart.",
+            help="A file or directory that you work on, or package:NAME of the server's Python. When code or settings "
+            "in it change, the server is stopped and launched anew; what failed waits for that, rather than end. "
+            "Frames in it are told as yours.",
         ),
     ] = None
+    on_change: Annotated[
+        OnChange,
+        typer.Option(
+            "--on-change",
+            help="With --watch: relaunch at once, also while it loads; once it is ready or has failed; or only say so.",
+        ),
+    ] = OnChange.NOW
 
     def policy(self) -> Policy | None:
         """None without restarts: then nothing of it is imported.
@@ -70,13 +80,20 @@ class RestartOptions:
         return Policy(when, int(most), window_s, self.backoff)
 
     def watched(self) -> tuple[str, ...]:
-        """Absolute paths of what the user works on.
+        """Absolute paths of what the user works on; packages as they were given.
 
         Raises:
-            BadParameter: there is no such file or directory.
+            BadParameter: there is no such file or directory, or nothing to say what becomes of its changes for.
         """
-        paths = tuple(os.path.abspath(os.path.expanduser(path)) if path else "" for path in self.watch or ())
-        for given, path in zip(self.watch or (), paths, strict=True):
-            if not os.path.exists(path):
-                raise typer.BadParameter(f"--watch {given!r}: there is no such file or directory")
-        return tuple(dict.fromkeys(paths))
+        if self.on_change is not OnChange.NOW and not self.watch:
+            raise typer.BadParameter(f"--on-change {self.on_change}: name what is watched with --watch")
+        return tuple(dict.fromkeys(map(_watched, self.watch or ())))
+
+
+def _watched(given: str) -> str:
+    if _PACKAGE.fullmatch(given):
+        return given
+    path = os.path.abspath(os.path.expanduser(given)) if given else ""
+    if not os.path.exists(path):
+        raise typer.BadParameter(f"--watch {given!r}: there is no such file or directory")
+    return path

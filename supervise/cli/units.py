@@ -28,6 +28,11 @@ Instead = Callable[[list[str], "Options"], int]
 _instead: ContextVar[Instead | None] = ContextVar("instead", default=None)
 
 
+def do_instead(act: Instead) -> None:
+    """Have this done with the command line and its options that are about to be read."""
+    _instead.set(act)
+
+
 class Verbatim(Paired):
     """A command that remembers its words as they were written."""
 
@@ -53,7 +58,7 @@ def printed(run: Callable[..., None]) -> Callable[..., None]:
         given = ctx.meta[_GIVEN]
         own = given[: len(given) - len(options["command"])]
         words = tuple(word for word in own[: -1 if own[-1:] == ("--",) else None] if word != _FLAG)
-        _instead.set(functools.partial(_print, given=words, user=user))
+        do_instead(functools.partial(_print, given=words, user=user))
         run(**options)
 
     context = Parameter("ctx", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)

@@ -101,9 +101,14 @@ class Server:
         self._socket = self._bind()
         self._log.info("utils.py:299", "version 0.32.0")
         self._log.info("utils.py:299", f"  model   {self._options.served_name}")
-        self._log.info("utils.py:233", f"non-default args: {{'port': {self._options.port}}}")
+        self._log.info("utils.py:233", f"non-default args: {self._non_default()}")
         for text in self._options.say:
             self._log.raw(text)
+
+    def _non_default(self) -> dict[str, object]:
+        """As vLLM names them; of those that a stand-in has."""
+        given = {"port": self._options.port, "max_num_seqs": self._options.max_num_seqs, "uds": self._options.uds}
+        return {name: value for name, value in given.items() if value is not None}
 
     def _bind(self) -> socket.socket:
         host, port, path = self._options.host, self._options.port, self._options.uds
@@ -193,7 +198,8 @@ class Server:
             if tls is not None:
                 tls.load_cert_chain(options.ssl_certfile, options.ssl_keyfile)
             hangs = options.hang_at == "ready"
-            site = web.Site(options.served_name, client, hangs, options.api_key, options.sleep_mode, tls)
+            key, sleeps, answer = options.api_key, options.sleep_mode, options.answer
+            site = web.Site(options.served_name, client, hangs, key, sleeps, tls, answer)
             web.serve(self._socket, site)
         log.raw("INFO:     Application startup complete.")
 

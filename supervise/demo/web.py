@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import socket
 import ssl
@@ -22,7 +23,8 @@ class Site:
     """What is served: the model's name, by which engine.
 
     `hangs`: completions are never answered while everything else is, as when an engine is stuck. `key` is what
-    requests below `/v1` must bring along, `sleeps` whether it can be sent to sleep.
+    requests below `/v1` must bring along, `sleeps` whether it can be sent to sleep, `answer` the text of every
+    completion, None for its prompt.
     """
 
     model: str
@@ -31,6 +33,7 @@ class Site:
     key: str | None = None
     sleeps: bool = False
     tls: ssl.SSLContext | None = None
+    answer: str | None = None
 
 
 def serve(bound: socket.socket, site: Site) -> None:
@@ -106,7 +109,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, {"error": {"message": "max_tokens must be at least 1", "code": 400}})
             return
         self.site.engine.complete(str(asked.get("prompt", "")), tokens)
-        self._answer(200, _completion(self.site.model, asked, tokens))
+        text = f" {asked.get('prompt', '')}" if self.site.answer is None else self.site.answer
+        if asked.get("stream") is True:
+            self._stream(text)
+        else:
+            self._answer(200, _completion(self.site.model, text, tokens))
+
+    def _stream(self, text: str) -> None:
+        """Word for word, as server-sent events; the connection ends with them."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for word in re.findall(r"\s*\S+|\s+", text):
+            self.wfile.write(b"data: %s\n\n" % json.dumps(_completion(self.site.model, word, 1)).encode())
+        self.wfile.write(b"data: [DONE]\n\n")
 
     def _allowed(self, path: str) -> bool:
         """Of what it serves vLLM guards `/v1` only: whether this may pass; answers what may not."""
@@ -143,6 +160,6 @@ def _parse(body: bytes) -> dict[str, Any] | None:
     return parsed if isinstance(parsed, dict) else None
 
 
-def _completion(model: str, asked: dict[str, Any], tokens: int) -> dict[str, Any]:
-    choice = {"index": 0, "text": f" {asked.get('prompt', '')}", "finish_reason": "length"}
+def _completion(model: str, text: str, tokens: int) -> dict[str, Any]:
+    choice = {"index": 0, "text": text, "finish_reason": "length"}
     return {"object": "text_completion", "model": model, "choices": [choice], "usage": {"completion_tokens": tokens}}

@@ -103,6 +103,11 @@ class Errand:
             os.close(self.output)
             self.output = None
 
+    @property
+    def own_status(self) -> int | None:
+        """Its exit status, negative for a signal; None if it did not end by itself."""
+        return None if self._late else self.status
+
     def failure(self) -> str | None:
         """What went wrong, None if nothing did."""
         if self._ending is not None and self._ending.survivors:

@@ -92,7 +92,7 @@ class Porter:
         failure = errand.failure()
         self._log.end(f"{failure or 'exit status 0'}, {now - errand.began_at:.2f} s")
         self._errand = None
-        self._line.tell({"event": "over", "id": errand.id, "failure": failure})
+        self._line.tell({"event": "over", "id": errand.id, "failure": failure, "status": errand.own_status})
 
     def _cut_short(self, now: float) -> None:
         self._drop("dropped")

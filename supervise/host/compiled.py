@@ -91,12 +91,36 @@ def candidates(
                 raise TimeoutError
             with os.scandir(here) as entries:
                 pending += [e.path for e in entries if e.name != "__pycache__" and e.is_dir(follow_symlinks=False)]
-            yield from _in(here, os.path.realpath(prefix + here if prefix else f"{here}/__pycache__"))
+            yield from _in(here, cache_of(here, prefix))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
             if unread is not None:
                 unread.append(here)
+
+
+def of_source(path: str, *, prefix: str = "") -> Iterator[Candidate]:
+    """The same of one source file; what cannot be read is not told.
+
+    Args:
+        path: absolute.
+        prefix: of PYTHONPYCACHEPREFIX.
+    """
+    directory = os.path.dirname(path)
+    try:
+        yield from (each for each in _in(directory, cache_of(directory, prefix)) if each.source == path)
+    except OSError:
+        return
+
+
+def cache_of(directory: str, prefix: str = "") -> str:
+    """Where the bytecode of a directory's files is.
+
+    Args:
+        directory: absolute.
+        prefix: of PYTHONPYCACHEPREFIX.
+    """
+    return os.path.realpath(prefix + directory if prefix else f"{directory}/__pycache__")
 
 
 def _in(directory: str, cache: str) -> Iterator[Candidate]:

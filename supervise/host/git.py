@@ -6,6 +6,7 @@ Git itself refuses the repository of another user, so what its attributes may ru
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ _DEADLINE_S = 5.0
 # No monitor and no hook that the repository names, and no lock taken from somebody who works in it (git-config(1)).
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false")
 _STATUS = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=dirty")
+_HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
 class GitError(Exception):
@@ -23,12 +25,17 @@ class GitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GitState:
-    """A directory in a working tree: short hash of HEAD, and names below it, relative to the top of the tree."""
+    """A directory in a working tree: short hash of HEAD, and names below it, relative to the top of the tree.
+
+    Of a directory in which nothing is tracked `untracked` has but the name, with a `/`. Those of `new` are among the
+    changed ones: they have been added since the last commit.
+    """
 
     directory: str
     head: str
     changed: tuple[str, ...] = ()
     untracked: tuple[str, ...] = ()
+    new: frozenset[str] = frozenset()
 
 
 def state(directory: str, below: str = ".") -> GitState:
@@ -49,12 +56,51 @@ def state(directory: str, below: str = ".") -> GitState:
     head = _run(directory, ("rev-parse", "--short", "HEAD"), deadline).strip()
     changed: list[str] = []
     untracked: list[str] = []
+    new: set[str] = set()
     for entry in _run(directory, (*_STATUS, "--", below), deadline).split("\0"):
         if entry:
             (untracked if entry.startswith("??") else changed).append(entry[3:])
+            if entry[0] == "A":
+                new.add(entry[3:])
     if not untracked and not _run(directory, ("ls-files", "--", below), deadline):
         raise GitError("which no git repository tracks")
-    return GitState(directory, head, tuple(changed), tuple(untracked))
+    return GitState(directory, head, tuple(changed), tuple(untracked), frozenset(new))
+
+
+def top(directory: str) -> str:
+    """The directory that all names of its working tree are relative to; blocking.
+
+    Raises:
+        GitError: as of `state`.
+    """
+    return _run(directory, ("rev-parse", "--show-toplevel"), time.monotonic() + _DEADLINE_S).removesuffix("\n")
+
+
+def untracked(directory: str, below: str = ".") -> list[str]:
+    """Every untracked file below a directory that is not ignored, relative to the top of the tree; blocking.
+
+    Raises:
+        GitError: as of `state`.
+    """
+    words = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", below)
+    return [name for name in _run(directory, words, time.monotonic() + _DEADLINE_S).split("\0") if name]
+
+
+def committed(directory: str, commit: str, path: str) -> bytes | None:
+    """A file as a commit has it; None if it has none, or nobody can tell.
+
+    Args:
+        directory: in the working tree.
+        commit: its hash, or the beginning of it.
+        path: relative to the top of the tree.
+    """
+    if not _HASH.fullmatch(commit):
+        return None
+    try:
+        printed = _run(directory, ("cat-file", "blob", f"{commit}:{path}"), time.monotonic() + _DEADLINE_S)
+    except GitError:
+        return None
+    return printed.encode("utf-8", "surrogateescape")
 
 
 def _run(directory: str, words: tuple[str, ...], deadline: float) -> str:
@@ -64,7 +110,7 @@ def _run(directory: str, words: tuple[str, ...], deadline: float) -> str:
     answer without complaint is one.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
     try:
         answer = program.ask(["git", *_SAFE, "-C", directory, *words], deadline - time.monotonic(), env=env)
     except TimeoutError:

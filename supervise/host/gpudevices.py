@@ -9,6 +9,20 @@ from collections import defaultdict
 _NVIDIA = "/dev/nvidia[0-9]*"
 _KFD = "/dev/kfd"
 _RENDER = "/dev/dri/renderD*"
+_DRIVER = "/proc/driver/nvidia/version"
+
+
+def driver() -> str | None:
+    """The version of NVIDIA's driver; None if there is none.
+
+    Its line is `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 …`.
+    """
+    try:
+        with open(_DRIVER, encoding="utf-8", errors="replace") as file:
+            words = file.readline(4096).split()
+    except OSError:
+        return None
+    return next((word for word in words if word[:1].isdigit() and "." in word), None)
 
 
 def openers() -> dict[str, tuple[int, ...]]:

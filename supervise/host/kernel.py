@@ -16,7 +16,9 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_SLAVE = 0x2, 0x4, 0x8, 0x4000, 0x8000
 FALLOC_FL_KEEP_SIZE = 0x01
 FALLOC_FL_PUNCH_HOLE = 0x02
 FALLOC_FL_COLLAPSE_RANGE = 0x08
-IN_MODIFY = 0x02
+IN_MODIFY, IN_OPEN, IN_MOVE_SELF = 0x02, 0x20, 0x800
+IN_Q_OVERFLOW, IN_IGNORED = 0x4000, 0x8000
+IN_ONLYDIR, IN_ISDIR = 0x01000000, 0x40000000
 _IN_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -96,13 +98,31 @@ def watch_modifications(path: str) -> int:
     Raises:
         OSError: EMFILE at the per-user instance limit, ENOSPC at the watch limit, ENOENT without the file.
     """
-    fd = _check(_libc.inotify_init1(_IN_FLAGS), "inotify_init1")
+    fd = inotify()
     try:
-        _check(_libc.inotify_add_watch(fd, os.fsencode(path), IN_MODIFY), "inotify_add_watch")
+        inotify_add(fd, path, IN_MODIFY)
     except OSError:
         os.close(fd)
         raise
-    return int(fd)
+    return fd
+
+
+def inotify() -> int:
+    """A descriptor that events are read from, without waiting for any (inotify_init1(2)).
+
+    Raises:
+        OSError: EMFILE at the per-user instance limit.
+    """
+    return int(_check(_libc.inotify_init1(_IN_FLAGS), "inotify_init1"))
+
+
+def inotify_add(fd: int, path: str, mask: int) -> int:
+    """Have events of a file or directory told there; returns the number that they bear (inotify_add_watch(2)).
+
+    Raises:
+        OSError: ENOSPC at the watch limit, ENOENT without the file, EACCES if it cannot be read.
+    """
+    return int(_check(_libc.inotify_add_watch(fd, os.fsencode(path), mask), "inotify_add_watch"))
 
 
 def _check(result: int, call: str) -> int:

@@ -37,6 +37,17 @@ def own() -> Limits:
     return Limits(*(Limit(*resource.getrlimit(kind)) for kind in kinds))
 
 
+def told() -> dict[str, Limit]:
+    """Our own limits by the names of `limits.conf(5)`: those that another attempt may fail of."""
+    kinds = {
+        "nofile": resource.RLIMIT_NOFILE,
+        "nproc": resource.RLIMIT_NPROC,
+        "memlock": resource.RLIMIT_MEMLOCK,
+        "as": resource.RLIMIT_AS,
+    }
+    return {name: Limit(*resource.getrlimit(kind)) for name, kind in kinds.items()}
+
+
 def raise_soft(pid: int) -> tuple[str, ...]:
     """Raise the soft limits of a process to its hard ones, which needs no privilege; core files are left as they are.
 

@@ -43,8 +43,6 @@ def ask(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="surrogateescape",
         env=None if env is None else dict(env),
         cwd=cwd,
     )
@@ -54,10 +52,15 @@ def ask(
         raise TimeoutError from None
     finally:
         _end(started)
-    return Finished(printed, complaint, started.returncode or 0)
+    # Not by Popen: that makes `\n` of a `\r\n`, which then nobody gets back.
+    return Finished(_text(printed), _text(complaint), started.returncode or 0)
 
 
-def _end(started: subprocess.Popen[str]) -> None:
+def _text(printed: bytes) -> str:
+    return printed.decode("utf-8", "surrogateescape")
+
+
+def _end(started: subprocess.Popen[bytes]) -> None:
     """Have it gone, whatever came of it; one that is stuck in the kernel is not waited for any longer."""
     if started.poll() is None:
         target = procfs.identify(started.pid)

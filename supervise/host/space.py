@@ -72,3 +72,16 @@ def is_full(directory: str) -> bool:
         return error.errno in _FULL
     finally:
         os.close(fd)
+
+
+def taken(directory: str) -> int:
+    """Bytes on disk of all that is in a directory, as far as it can be listed; links are not followed."""
+    size = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                size += entry.stat(follow_symlinks=False).st_blocks * 512
+                size += taken(entry.path) if entry.is_dir(follow_symlinks=False) else 0
+    except OSError:
+        pass
+    return size

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import termios
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 _ROWS, _COLUMNS = 24, 80
 _LOOK_EVERY_MS = 200
 _LONGEST_LINE = 4096
+_PIPE_BUF = 4096  # a pipe that poll(2) calls writable takes as much without blocking (pipe(7)); no terminal does
 _IUTF8 = 0o40000  # ioctl_tty(2), TCSETS: backspace takes away a character, not a byte; Python has no name for it
 
 
-@contextmanager
+@contextlib.contextmanager
 def never_stopped() -> Iterator[None]:
     """Should we be in the background after all, a read fails with EIO instead of stopping us, and the rest works.
 
@@ -60,6 +62,21 @@ def ready(fd: int, event: int, patience_ms: int = 0) -> bool:
     poller = select.poll()
     poller.register(fd, event)
     return bool(poller.poll(patience_ms))
+
+
+def pass_on(fd: int, waiting: bytearray) -> None:
+    """Write what a reader takes now; what it does not take stays.
+
+    Args:
+        fd: where to; a terminal must be a non-blocking description.
+        waiting: the bytes; those that have gone are removed.
+
+    Raises:
+        OSError: nobody reads any more.
+    """
+    with contextlib.suppress(BlockingIOError), never_stopped():
+        while waiting and ready(fd, select.POLLOUT):
+            del waiting[: os.write(fd, waiting[:_PIPE_BUF])]
 
 
 def in_foreground(fd: int) -> bool:

@@ -6,18 +6,18 @@ cannot be set by anybody (utimensat(2)), so that an edit which keeps size and mt
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from supervise.host import distribution, files
+from supervise.host import copying, distribution, files
+from supervise.host.copying import Copies, Seen
 from supervise.host.distribution import Distribution, Recorded
+from supervise.model.sources import Change, Source
 
 # Sources, and whatever else costs nothing to read; of the rest (binaries of hundreds of MB) the size is compared.
 _SMALL = 64 * 1024
@@ -30,13 +30,17 @@ _SETTLED_NS = 2_000_000_000
 
 @dataclass(slots=True)
 class Comparison:
-    """Paths relative to the directory of the distribution; `by_size` counts files of which only the size is known."""
+    """Paths relative to the directory of the distribution; `by_size` counts files of which only the size is known.
+
+    `files` has those that differ once more, with their digests, if copies were wanted.
+    """
 
     modified: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     by_size: int = 0
+    files: list[Source] = field(default_factory=list)
 
 
 class Digests:
@@ -71,7 +75,13 @@ class Digests:
 
 
 def compare(
-    installed: Distribution, record: Mapping[str, Recorded], digests: Digests, *, thorough: bool, deadline: float
+    installed: Distribution,
+    record: Mapping[str, Recorded],
+    digests: Digests,
+    *,
+    thorough: bool,
+    deadline: float,
+    copies: Copies | None = None,
 ) -> Comparison:
     """Compare an installed wheel with its RECORD.
 
@@ -81,8 +91,9 @@ def compare(
         digests: of earlier comparisons.
         thorough: whether large files are read, too, not only measured.
         deadline: on the monotonic clock; what has not been looked at by then counts as unread.
+        copies: takes those that differ.
     """
-    reading = _Reading(installed, record, digests, thorough=thorough, deadline=deadline)
+    reading = _Reading(installed, record, digests, thorough=thorough, deadline=deadline, copies=copies)
     reading.look()
     return reading.result
 
@@ -102,10 +113,13 @@ class _Reading:
         *,
         thorough: bool,
         deadline: float,
+        copies: Copies | None,
     ) -> None:
         self.result = Comparison()
         self._installed, self._record, self._digests = installed, record, digests
-        self._thorough, self._deadline = thorough, deadline
+        self._thorough, self._deadline, self._copies = thorough, deadline, copies
+        # What has just been read of the file that is being compared: nothing is read a second time to be copied.
+        self._seen: Seen | None = None
         self._root = os.path.join(installed.site, installed.info)
         self._known = digests.of(self._root)
         self._fresh: dict[str, Any] = {}
@@ -116,6 +130,9 @@ class _Reading:
         for path, recorded in self._record.items():
             self._compare(path, recorded, present.get(path))
         self._added(present)
+        for path in self.result.added:
+            self._seen = None
+            self._differs(path, Change.ADDED, present[path])
         self._digests.keep(self._root, self._fresh)
 
     def _present(self) -> dict[str, os.stat_result]:
@@ -148,15 +165,30 @@ class _Reading:
                     found[path] = entry.stat(follow_symlinks=False)
 
     def _compare(self, path: str, recorded: Recorded, state: os.stat_result | None) -> None:
+        self._seen = None
         try:
             if state is None or stat.S_ISLNK(state.st_mode):  # uv can link a file into its cache
                 state = os.stat(f"{self._installed.site}/{path}")
             if not self._as_recorded(path, recorded, state):
                 self.result.modified.append(path)
+                self._differs(path, Change.MODIFIED, state)
         except (FileNotFoundError, NotADirectoryError):
             self.result.missing.append(path)
+            self._differs(path, Change.MISSING)
         except (OSError, ValueError):
             self.result.unread.append(path)
+
+    def _differs(self, path: str, change: Change, state: os.stat_result | None = None) -> None:
+        """Have it copied, if anybody wants copies; of one that is too large for that the digest is remembered."""
+        if self._copies is None:
+            return
+        large = state is not None and copying.LARGEST_COPY < state.st_size <= copying.LARGEST_HASHED
+        if state is not None and large and self._seen is None:
+            try:
+                self._seen = Seen(self._digest(path, "sha256", state), None, state.st_size)
+            except OSError:
+                self._seen = None
+        self.result.files.append(self._copies.take(self._installed.site, path, change, self._seen))
 
     def _as_recorded(self, path: str, recorded: Recorded, state: os.stat_result) -> bool:
         if not stat.S_ISREG(state.st_mode) or (recorded.size is not None and state.st_size != recorded.size):
@@ -177,10 +209,10 @@ class _Reading:
             return str(known[-1])
         if algorithm not in _ALGORITHMS or time.monotonic() >= self._deadline:
             raise OSError(path)
-        digest = _read(f"{self._installed.site}/{path}", algorithm, self._deadline)
+        self._seen = _read(f"{self._installed.site}/{path}", algorithm, self._deadline)
         if time.time_ns() - max(state.st_ctime_ns, state.st_mtime_ns) > _SETTLED_NS:
-            self._fresh[path] = [*identity, digest]
-        return digest
+            self._fresh[path] = [*identity, self._seen.digest]
+        return self._seen.digest
 
     def _added(self, present: Mapping[str, os.stat_result]) -> None:
         """What nobody lists: several wheels may share a directory."""
@@ -206,18 +238,10 @@ def _listed(others: Iterable[Distribution], wanted: set[str]) -> set[str]:
     return found
 
 
-def _read(path: str, algorithm: str, deadline: float) -> str:
-    """The digest of a file in the form of a RECORD.
+def _read(path: str, algorithm: str, deadline: float) -> Seen:
+    """The digest of a file in the form of a RECORD, and its bytes.
 
     Raises:
         OSError: it cannot be read, is no file any more, or there is no time left.
     """
-    digest = hashlib.new(algorithm)
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(path)
-        while block := file.read(1 << 20):
-            digest.update(block)
-            if time.monotonic() >= deadline:
-                raise OSError(path)
-    return f"{algorithm}={urlsafe_b64encode(digest.digest()).decode().rstrip('=')}"
+    return copying.read(path, algorithm, deadline)

@@ -125,6 +125,11 @@ class Waiting:
     why: str
     asked: bool = False
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next attempt belongs to the same row of failures: what waits for a change begins a new one."""
+        return not self.asked and self.after_s is not None
+
 
 State = Sweeping | Starting | Ready | Capturing | Stopping | Killing | Verifying | Waiting | Done
 

@@ -145,6 +145,19 @@ class Changed(NamedTuple):
     why: str
 
 
+class NoEffect(NamedTuple):
+    """Edited files that nobody has imported, told when the server is ready; `why` says what that may mean."""
+
+    files: tuple[str, ...]
+    why: str
+
+
+class Altered(NamedTuple):
+    """Sentences about flags that did not arrive as they were given; those that were told before are not told again."""
+
+    flags: tuple[str, ...]
+
+
 class Over(NamedTuple):
     """Supervise leaves with this status; `why` says why there is no further attempt where there might have been."""
 
@@ -167,5 +180,7 @@ News = (
     | Ended
     | Relaunching
     | Changed
+    | NoEffect
+    | Altered
     | Over
 )

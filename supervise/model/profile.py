@@ -66,6 +66,17 @@ class PartRule:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsRule:
+    """How the engine tells in its log what it runs with: a mapping, as Python prints it, right after what `line` finds.
+
+    `exact`: the values are those of its command line; else it has changed some of them itself by then.
+    """
+
+    line: re.Pattern[str]
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FlagSpec:
     """Where a value comes from, first match wins: flags, position, a file's flags, environment, another value, default.
 
@@ -145,6 +156,7 @@ class Profile:
     patience: Mapping[str, float] = field(default_factory=dict)
     parts: tuple[PartRule, ...] = ()
     liveness: LivenessRule | None = None
+    settings: SettingsRule | None = None
 
     def in_part(self, name: str | None) -> Profile:
         """This profile for a launch that is a part of a server (`Need.part`), unchanged for a whole one."""

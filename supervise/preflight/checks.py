@@ -15,13 +15,16 @@ from supervise.text import printable
 
 _Family = Callable[[Launch], Iterable[Check]]
 _OF_ANY: dict[str, _Family] = {ports.NAME: ports.check, disk.NAME: disk.check}
-NAMES = ("model", "heads", "length", "gpus", "memory", "hostmemory", "shm", "limits", "core", ports.NAME, disk.NAME)
+NAMES = (
+    *("model", "heads", "length", "gpus", "memory", "hostmemory", "shm", "limits", "core", "effect"),
+    *(ports.NAME, disk.NAME),
+)
 """What --no-preflight takes."""
 
 
 def _of_engines() -> dict[str, _Family]:
     # Any other program's launch does not pay for what reads a model.
-    from supervise.preflight import devices, heads, length, limits, memory, model, shm
+    from supervise.preflight import devices, effect, heads, length, limits, memory, model, shm
 
     return {
         model.NAME: model.check,
@@ -33,11 +36,18 @@ def _of_engines() -> dict[str, _Family]:
         shm.NAME: shm.check,
         limits.NAME: limits.check,
         limits.CORE_NAME: limits.check_core,
+        effect.NAME: effect.check,
     }
 
 
 def check(
-    need: Need, env: Mapping[str, str], gpus: Gpus, skip: frozenset[str], *, state_dir: str | None = None
+    need: Need,
+    env: Mapping[str, str],
+    gpus: Gpus,
+    skip: frozenset[str],
+    *,
+    state_dir: str | None = None,
+    watch: tuple[str, ...] = (),
 ) -> tuple[Check, ...]:
     """Check a launch before anything is touched. Nothing is changed.
 
@@ -50,13 +60,14 @@ def check(
         gpus: the slate's reading of them.
         skip: names of checks to leave out; "all" for every one.
         state_dir: where our own files go, None if that is not to be looked at.
+        watch: absolute paths of what the user works on.
 
     Returns:
         One OK for each check that found nothing, else what it found.
     """
     if "all" in skip:
         return ()
-    launch = Launch(need, env, gpus, state_dir)
+    launch = Launch(need, env, gpus, state_dir, watch)
     families = _OF_ANY if need.profile == GENERIC else _of_engines() | _OF_ANY
     found: list[Check] = []
     for name, family in families.items():

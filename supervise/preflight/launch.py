@@ -62,17 +62,26 @@ class NotReadError(Exception):
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch: what it needs, the environment that its engine will see, the GPUs as read, where our own files go."""
+    """A launch: what it needs, the environment that its engine will see, the GPUs as read, where our own files go.
+
+    `watch` are absolute paths of what the user works on.
+    """
 
     need: Need
     env: Mapping[str, str]
     gpus: Gpus
     state_dir: str | None = None
+    watch: tuple[str, ...] = ()
 
     @property
     def profile(self) -> str:
         """Name of the engine's profile."""
         return self.need.profile
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The distributions that the engine is installed from."""
+        return self._profile.packages
 
     @cached_property
     def certain(self) -> bool:

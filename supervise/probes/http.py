@@ -8,6 +8,7 @@ import json as jsons
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
@@ -84,13 +85,34 @@ class Client:
         """
         return self._ask("POST", path, jsons.dumps(json).encode(), timeout_s)
 
-    def _ask(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Response | None:
+    def stream(self, path: str, json: object, timeout_s: float, hear: Callable[[bytes], None]) -> Response | None:
+        """POST a document whose answer comes bit by bit.
+
+        Args:
+            path: absolute, without a host.
+            json: what is sent.
+            timeout_s: seconds for all of it.
+            hear: told of each line of the body as it comes, at most 4 MiB of them.
+
+        Returns:
+            The answer, all of its body in it as well; None if it was not whole in time.
+        """
+        return self._ask("POST", path, jsons.dumps(json).encode(), timeout_s, hear)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        timeout_s: float,
+        hear: Callable[[bytes], None] | None = None,
+    ) -> Response | None:
         deadline = time.monotonic() + timeout_s
         try:
             with self._connected(deadline) as sock:
                 sock.settimeout(_left(deadline))
                 sock.sendall(self._head(method, path, body) + (body or b""))
-                return _answer(sock, method, deadline)
+                return _answer(sock, method, deadline, hear)
         except (OSError, http.client.HTTPException, ValueError):
             # ValueError: a port or name that no address can be made of, a chunk that is no number.
             return None
@@ -158,11 +180,20 @@ class _Answer(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_UntilDeadline(sock, deadline))
 
 
-def _answer(sock: socket.socket, method: str, deadline: float) -> Response:
+def _answer(sock: socket.socket, method: str, deadline: float, hear: Callable[[bytes], None] | None) -> Response:
     with _Answer(sock, method, deadline) as answer:
         answer.begin()
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return Response(answer.status, answer.read(MOST_BYTES), kind)
+        body = answer.read(MOST_BYTES) if hear is None else _heard(answer, hear)
+        return Response(answer.status, body, kind)
+
+
+def _heard(answer: http.client.HTTPResponse, hear: Callable[[bytes], None]) -> bytes:
+    body = b""
+    while len(body) < MOST_BYTES and (line := answer.readline(MOST_BYTES)):
+        hear(line)
+        body += line
+    return body
 
 
 def _connect(family: int, address: Any, deadline: float) -> socket.socket:
@@ -196,6 +227,13 @@ def _addresses(port: Port) -> list[tuple[int, Any]]:
         for name in _LOOPBACKS.get(host, (host,))
         for family, _, _, _, address in socket.getaddrinfo(name, port.number, type=socket.SOCK_STREAM)
     ]
+
+
+def base_url(need: Need) -> str:
+    """Where clients on this host reach the server, `unix:PATH` for a socket, empty if it serves nothing."""
+    if need.uds is not None:
+        return f"unix:{need.uds}"
+    return "" if need.http is None else f"{need.scheme}://{_host(need)}"
 
 
 def _host(need: Need) -> str:

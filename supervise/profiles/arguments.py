@@ -79,7 +79,7 @@ class _Reader:
         for word in rest:
             if word == "--":
                 found.words += rest.left()
-            elif _is_flag(word):
+            elif is_flag(word):
                 self._flag(word, rest, found)
             else:
                 found.words.append(word)
@@ -135,12 +135,12 @@ class _Peekable(Iterator[str]):
     def values(self, limit: int | None) -> list[str]:
         """Take the next words that are no flags, at most `limit` of them."""
         taken: list[str] = []
-        while self._next < len(self._words) and not _is_flag(self._words[self._next]) and len(taken) != limit:
+        while self._next < len(self._words) and not is_flag(self._words[self._next]) and len(taken) != limit:
             taken.append(next(self))
         return taken
 
 
-def _is_flag(word: str) -> bool:
+def is_flag(word: str) -> bool:
     """Whether argparse takes a word for a flag: a lone dash, a negative number and what has blanks are values."""
     if not word.startswith("-") or word == "-" or _NEGATIVE.fullmatch(word):
         return False

@@ -19,6 +19,7 @@ from supervise.model.profile import (
     PortRule,
     Profile,
     ReadyRule,
+    SettingsRule,
 )
 from supervise.profiles import data_dir
 from supervise.profiles.errors import ProfileError
@@ -131,6 +132,7 @@ def _profile(path: Path, top: Table) -> Profile:
         patience=_patience(top.table("patience"), phases),
         parts=tuple(_part(table, values) for table in top.tables("parts")),
         liveness=liveness(top.table("liveness")),
+        settings=_settings(top.table("settings")),
     )
     for table in (launch, gpus, titles):
         table.done()
@@ -272,6 +274,14 @@ def _ready_rule(table: Table) -> ReadyRule:
         timeout_s=table.count("timeout_s") or ANSWER_S,
         every_s=table.count("every_s") or EVERY_S,
     )
+
+
+def _settings(table: Table) -> SettingsRule | None:
+    if not table.present():
+        return None
+    rule = SettingsRule(table.pattern("line"), table.truth("exact"))
+    table.done()
+    return rule
 
 
 def _part(table: Table, values: dict[str, FlagSpec]) -> PartRule:

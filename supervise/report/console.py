@@ -1,4 +1,4 @@
-"""What people read while it happens: one line per fact on standard error, a live line on a terminal."""
+"""What people read while it happens: one line per fact on standard error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from supervise.model.preflight import Level
 from supervise.text import LABEL_WIDTH, duration, home, plural, printable, shorten, url
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from supervise.model.diagnosis import Diagnosis, Progress
     from supervise.model.need import Need
     from supervise.model.preflight import Check
@@ -40,7 +38,12 @@ class Console:
 
     Args:
         stream: where they go.
+
+    Attributes:
+        views: whether a view can stand below the lines.
     """
+
+    views = False
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -56,6 +59,9 @@ class Console:
     def error(self, text: str) -> None:
         """Something of ours that did not go as it should."""
         self.line("warning", text)
+
+    def suspend(self) -> None:
+        """Ctrl-Z: leave the terminal as it was, until we go on."""
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -107,7 +113,7 @@ class Console:
         self.line("attempt", f"{number}   log {home(log)}")
 
     def progress(self, progress: Progress, seconds: float, *, new: bool, eta: str = "") -> None:
-        """Where start-up is: a line per phase here, a live line on a terminal; `eta` says when it should be ready."""
+        """Where start-up is: a line per phase where no view shows it; `eta` says when it should be ready."""
         if new:
             self.line("loading", f"{progress.phase}  +{duration(seconds)}{eta}")
 
@@ -252,49 +258,20 @@ def _remedy(process: dict[str, Any]) -> str:
     return f"it did not go in time: kill -KILL {process['pid']}, then supervise clean"
 
 
-class Terminal(Console):
-    """The same on a terminal, with one live line for progress."""
+def for_stream(stream: TextIO | None = None, *, plain: bool = False) -> Console:
+    """The right console for a stream: live on a capable terminal, with priorities in the journal, plain elsewhere.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        super().__init__(stream)
-        self._live: Live | None = None
-
-    def progress(self, progress: Progress, seconds: float, *, new: bool, eta: str = "") -> None:
-        """The live line, also within a phase."""
-        del new
-        percent = f" {progress.percent} %" if progress.percent is not None else ""
-        counts = f" ({progress.done}/{progress.total})" if progress.total else ""
-        self._show(f"{'loading':<{LABEL_WIDTH}}{progress.phase}{percent}{counts} …  +{duration(seconds)}{eta}")
-
-    def close(self) -> None:
-        """Take the live line away."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _show(self, text: str) -> None:
-        from rich.text import Text
-
-        if self._live is None:
-            from rich.console import Console as RichConsole
-            from rich.live import Live
-
-            rich = RichConsole(file=self._stream, highlight=False)
-            self._live = Live(console=rich, auto_refresh=False, transient=True)
-            self._live.start()
-        self._live.update(Text(printable(text), no_wrap=True, overflow="ellipsis"), refresh=True)
-
-    def _write(self, text: str) -> None:
-        self.close()
-        super()._write(text)
-
-
-def for_stream(stream: TextIO | None = None) -> Console:
-    """The right console for a stream: live on a capable terminal, with priorities in the journal, plain elsewhere."""
+    Args:
+        stream: where people read; standard error by default.
+        plain: lines alone, also on a terminal.
+    """
     target = stream or sys.stderr
-    live = target.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    if live or "JOURNAL_STREAM" not in os.environ:
-        return Terminal(target) if live else Console(target)
+    if target.isatty() and not plain and os.environ.get("TERM", "dumb") != "dumb":
+        from supervise.report.live import Terminal
+
+        return Terminal(target)
+    if "JOURNAL_STREAM" not in os.environ:
+        return Console(target)
     from supervise.report.journald import Journal, is_journal
 
     return Journal(target) if is_journal(target, os.environ) else Console(target)

@@ -59,7 +59,7 @@ def run(command: Sequence[str], options: Options, store: Store, console: Console
     for note in target.examine():
         console.error(note)
     company = gather(planned, target, console, os.environ)
-    worlds = Worlds(planned, store, target, lock, console, booted)
+    worlds = Worlds(planned, store, target, lock, console, booted, company.once)
     kernel.become_subreaper()
     try:
         return asyncio.run(Service(command, program, planned, target, console, worlds, company).run())

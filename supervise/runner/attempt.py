@@ -7,20 +7,29 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from supervise.attempts.store import Attempt, Run
 from supervise.host import files, procfs
 from supervise.model.litter import FileId
 from supervise.model.need import Need
 from supervise.model.process import Marker, ProcessId
+from supervise.model.snapshot import Gpus
 from supervise.model.tier import Tiers
+from supervise.runner import circumstances
 from supervise.text import redact, settings, url
+
+if TYPE_CHECKING:
+    from supervise.group.handle import Keeper
+    from supervise.runner.plan import Plan
 
 
 @dataclass(slots=True)
 class Opened:
-    """An attempt that has begun: its directory, its marker, its private directory, and who runs in it."""
+    """An attempt that has begun: its directory, its marker, its private directory, and who runs in it.
+
+    `about` is what is known of its circumstances at the launch, as JSON.
+    """
 
     attempt: Attempt
     marker: Marker
@@ -31,6 +40,7 @@ class Opened:
     guard: ProcessId
     keeper: ProcessId
     tiers: Tiers
+    about: dict[str, Any]
     leader: ProcessId | None = None
     members: tuple[ProcessId, ...] = ()
     segments: tuple[FileId, ...] = ()
@@ -39,7 +49,7 @@ class Opened:
 
     @classmethod
     def begin(
-        cls, run: Run, command: Sequence[str], need: Need, *, guard: ProcessId, keeper: ProcessId, tiers: Tiers
+        cls, run: Run, command: Sequence[str], planned: Plan, gpus: Gpus, *, keeper: Keeper, tiers: Tiers
     ) -> Opened:
         """Open the run's next attempt and record it before anything is launched.
 
@@ -60,11 +70,12 @@ class Opened:
             marker=Marker(run.name, attempt.number, marker_id),
             private=private,
             command=command,
-            need=need,
+            need=planned.need,
             supervisor=procfs.self_id(),
-            guard=guard,
-            keeper=keeper,
+            guard=keeper.guard,
+            keeper=keeper.id,
             tiers=tiers,
+            about=circumstances.told(command, planned, gpus),
         )
         try:
             opened.record()
@@ -94,14 +105,30 @@ class Opened:
                 "limits_raised": list(self.limits_raised),
                 "profile": self.need.profile,
                 "argv": redact(self.command),
+                "options": own_options(sys.argv, self.command),
                 "model": self.need.model,
                 "environment": settings(os.environ),
                 "cwd": os.getcwd(),
                 "python": sys.version.split()[0],
                 "ports": [port.number for port in self.need.ports],
                 "url": url(self.need),
+                **self.about,
             },
         )
+
+
+def own_options(argv: Sequence[str], command: Sequence[str]) -> list[str] | None:
+    """Our own words in front of a server's command line, without secrets.
+
+    Args:
+        argv: our command line, the program first.
+        command: the server's, with which it ends.
+
+    Returns:
+        None where it was not started by that command line.
+    """
+    own = len(argv) - len(command)
+    return redact(argv[1:own]) if own > 0 and list(argv[own:]) == list(command) else None
 
 
 def identities(

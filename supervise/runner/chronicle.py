@@ -89,7 +89,7 @@ class Chronicle:
         if self._journal.opened is None or self.reason is None:
             return
         attempt, startup = self._journal.opened.attempt, self._startup
-        account = Account(self.reason, ended, diagnosis, startup.ready_s, startup.phases)
+        account = Account(self.reason, ended, diagnosis, startup.ready_s, startup.phases, startup.effect())
         conclude(run, attempt, account, end, self._console, self._journal.write)
         done = end.done if isinstance(end, life.Waiting) else end
         failure = account.failure

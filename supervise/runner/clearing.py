@@ -51,14 +51,16 @@ def for_launch(
         cancelled=cancelled,
         dry_run=dry_run,
     )
-    if not planned.packages:
+    watched = tuple(path for path in planned.options.watch if os.path.isdir(path))
+    if not planned.packages and not watched:
         return request
     from supervise.slate.packages import directories
 
     need = planned.need
     places, python = directories(need.program, planned.env, planned.packages, before=need.wrappers)
     missing = tuple(name for name in planned.options.clearing.packages if name not in places)
-    return replace(request, packages=tuple(places.values()), missing=missing, python=python)
+    apart = tuple(path for path in watched if not path.startswith(tuple(places.values())))
+    return replace(request, packages=(*places.values(), *apart), missing=missing, python=python)
 
 
 def for_run(

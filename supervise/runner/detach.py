@@ -229,10 +229,12 @@ class _Parent:
                 write_unless_stuck(sys.stderr, self._decoder.decode(piece))
 
     def _tell(self) -> None:
-        name, attempt = self._run.name, self._run.latest()
+        from supervise.host.leash import called
+
+        name, attempt, supervise = self._run.name, self._run.latest(), called()
         self._console.line("detached", f"run {name} goes on without this terminal: supervise {self._other}")
         if attempt is not None:
             self._console.note(f"log       {home(attempt.log)}")
-        self._console.note(f"console   supervise attach {name}")
-        self._console.note(f"ready?    supervise wait {name} --ready")
-        self._console.note(f"stop      supervise stop {name}")
+        self._console.note(f"console   {supervise} attach {name}")
+        self._console.note(f"ready?    {supervise} wait {name} --ready")
+        self._console.note(f"stop      {supervise} stop {name}")

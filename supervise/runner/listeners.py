@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from supervise.model.news import News
     from supervise.report.console import Console
     from supervise.runner.hooks import Hooks
+    from supervise.runner.once import Once
     from supervise.runner.plan import Plan
+    from supervise.runner.trial import Trying
+    from supervise.runner.watcher import Watcher
+    from supervise.runner.watchlist import Watchlist
 
 Post = Callable[["life.Event"], None]
 # A launch takes less; whoever looks at a slate for longer may be asked about it.
@@ -37,6 +42,9 @@ class Company:
         hooks: the user's, if there are any: they are waited for while the others still listen and answer.
         finishing: what is waited for when nothing more is told.
         within_s: how long whoever stops us will wait, None if nobody says.
+        stopped: told of each signal that asks for the end.
+        once: takes what is asked for the next slate alone.
+        watchlist: what is watched, None if nothing is.
     """
 
     def __init__(
@@ -47,8 +55,12 @@ class Company:
         hooks: Hooks | None = None,
         finishing: Sequence[Callable[[], Awaitable[None]]] = (),
         within_s: float | None = None,
+        stopped: Callable[[int], None] | None = None,
+        once: Once | None = None,
+        watchlist: Watchlist | None = None,
     ) -> None:
-        self.audience = audience
+        self.audience, self.once, self.watchlist = audience, once, watchlist
+        self._stopped = stopped
         self._joining, self._hooks, self._finishing = joining, hooks, finishing
         self._allowance = _Allowance(within_s)
         self._ending = False
@@ -59,8 +71,10 @@ class Company:
             if (listener := make(post)) is not None:
                 self.audience.join(listener)
 
-    def asked(self) -> None:
+    def asked(self, signum: int = 0) -> None:
         """Somebody wants the end; whoever wants it while only hooks are waited for wants theirs."""
+        if self._stopped is not None:
+            self._stopped(signum)
         self._allowance.begin()
         if self._ending and self._hooks is not None:
             self._hooks.hurry()
@@ -90,12 +104,13 @@ def gather(planned: Plan, target: Run, console: Console, env: Mapping[str, str])
         TellingError: an endpoint or file that was asked for cannot be had.
         OSError: hooks cannot be run.
     """
-    audience = Audience((), console)
+    audience, once = Audience((), console), None
     joining: list[Callable[[Post], Listener | None]] = []
     if env.get("NOTIFY_SOCKET"):
         _add_manager(planned, console, env, audience, joining)
     try:
         finishing = _add_metrics(planned, target, console, audience)
+        trying = _add_trial(planned, console, joining)
         hooks = _add_hooks(planned, target, console, audience)
     except BaseException:
         audience.close()
@@ -105,7 +120,19 @@ def gather(planned: Plan, target: Run, console: Console, env: Mapping[str, str])
     for listener in containers.listeners(planned.options, env, target, console):
         audience.join(listener)
     joining.append(lambda post: _Deferred(lambda: _control(planned, target, post, console)))
-    return Company(audience, joining, hooks=hooks, finishing=finishing, within_s=planned.options.stop_within_s)
+    watcher = _add_watcher(planned, target, console, audience, joining)
+    if console.views:
+        once = _add_view(planned, target, console, joining)
+    return Company(
+        audience,
+        joining,
+        hooks=hooks,
+        finishing=(*finishing, *(each.finished for each in (trying, watcher) if each is not None)),
+        within_s=planned.options.stop_within_s,
+        stopped=None if trying is None else trying.stopped,
+        once=once,
+        watchlist=None if watcher is None else watcher.watchlist,
+    )
 
 
 def _add_manager(
@@ -139,6 +166,46 @@ def _add_metrics(
     exposition = Exposition(telling, target.name, need.profile, need.ports, console)
     audience.join(exposition)
     return (exposition.finished,)
+
+
+def _add_trial(planned: Plan, console: Console, joining: list[Callable[[Post], Listener | None]]) -> Trying | None:
+    if (trial := planned.options.trial) is None:
+        return None
+    from supervise.runner.trial import Trying
+
+    trying = Trying(trial, planned, console)
+    joining.append(trying.begin)
+    return trying
+
+
+def _add_view(planned: Plan, target: Run, console: Console, joining: list[Callable[[Post], Listener | None]]) -> Once:
+    from supervise.report.live import Terminal
+    from supervise.runner.once import Once
+
+    once = Once()
+
+    def show(post: Post) -> Listener:
+        from supervise.runner.showing import Showing
+
+        assert isinstance(console, Terminal)
+        return Showing(planned, target, console, post, once, lambda: in_thread(_foreseen, planned, target.path))
+
+    joining.append(lambda post: _Deferred(lambda: show(post)))
+    return once
+
+
+def _add_watcher(
+    planned: Plan, target: Run, console: Console, audience: Audience, joining: list[Callable[[Post], Listener | None]]
+) -> Watcher | None:
+    if not planned.options.watch:
+        return None
+    from supervise.runner.watcher import Watcher
+    from supervise.runner.watchlist import Watchlist
+
+    watchlist = Watchlist(planned.options.watch, but=os.path.dirname(target.path))
+    watcher = Watcher(planned, watchlist, audience.tell, console, target.name)
+    joining.append(watcher.begin)
+    return watcher
 
 
 def _add_hooks(planned: Plan, target: Run, console: Console, audience: Audience) -> Hooks | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import time
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from collections.abc import Callable
 from supervise.host import tty
 
 _PATIENCE_MS = 200
-_PIPE_BUF = 4096  # a pipe that poll(2) calls writable takes as much without blocking (pipe(7)); no terminal does
 _STALLED_S = 0.05
 
 
@@ -72,11 +70,7 @@ class Outlet:
         """Pass on what fits; True if anything moved."""
         before = self.waiting
         try:
-            with tty.never_stopped():
-                while self._waiting and tty.ready(self._fd, select.POLLOUT):
-                    del self._waiting[: os.write(self._fd, self._waiting[:_PIPE_BUF])]
-        except BlockingIOError:
-            pass
+            tty.pass_on(self._fd, self._waiting)
         except OSError:  # nobody reads any more
             self.dropped += self.waiting
             self._waiting.clear()

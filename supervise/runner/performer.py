@@ -106,7 +106,7 @@ class Performer:
     def begin(self) -> None:
         """Start with the slate."""
         self._group.listen()
-        self._tasks.start(self._sweeping.sweep(self._group.keeper.helpers()))
+        self._tasks.start(self._startup.prepare(), self._sweeping.sweep(self._group.keeper.helpers()))
 
     def perform(self, effect: Effect) -> None:
         """Start one effect."""
@@ -142,9 +142,7 @@ class Performer:
         """Tell and write down how it ended; what is to be followed by another attempt is over all the same."""
         if self.opened is None:
             return
-        # What waits for a change begins a new row.
-        timed = isinstance(end, life.Waiting) and not end.asked and end.after_s is not None
-        if self._memory and self._restarts and timed:
+        if self._memory and self._restarts and isinstance(end, life.Waiting) and end.goes_on:
             self._memory.relaunched(self.diagnosis, self._restarts)
         self._chronicle.conclude(self._run, self._group.ended, self.diagnosis, end)
         self._run.prune(self._plan.options.pruning, running=self.opened.attempt.number)
@@ -159,8 +157,8 @@ class Performer:
     # --- the launch, and what is heard of it --------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        keeper, tiers, need = self._group.keeper, self.journal.tiers, self._plan.need
-        opened = Opened.begin(self._run, self._command, need, guard=keeper.guard, keeper=keeper.id, tiers=tiers)
+        keeper, tiers, gpus = self._group.keeper, self.journal.tiers, self._sweeping.gpus
+        opened = Opened.begin(self._run, self._command, self._plan, gpus, keeper=keeper, tiers=tiers)
         self.journal.opened = opened
         self._chronicle.entered(self._loop.state)
         opened.limits_raised = self._world.raise_limits(keeper.id.pid)
@@ -169,6 +167,7 @@ class Performer:
         terminal = self.passing.open_terminal(opened.attempt.log) if self._plan.options.tty else None
         self._witness = Witness(opened.attempt, self._group.members, self._console, self._world.in_thread)
         additions = self._plan.profile.environment
+        self._startup.launched()
         self._group.launch(
             self._program,
             tuple(self._command),
@@ -180,7 +179,6 @@ class Performer:
             terminal=terminal,
         )
         self._sweeping.look_at_packages()
-        self._startup.launched()
         self._later(self._plan.options.ready_timeout_s, life.StartExpired())
 
     def heard(self, message: wire.Message) -> None:
@@ -287,6 +285,7 @@ class Performer:
 
     async def _look_once_more(self) -> None:
         await self._inquest.verify(self._sweeping.gpus)
+        await self._sweeping.recorded()
         self.passing.finish()
         reason = self._chronicle.reason or life.Reason(life.Cause.ASKED)
         self.diagnosis = await self._inquest.diagnose(reason, self.opened)

@@ -18,6 +18,7 @@ from supervise.model.need import Need
 from supervise.model.profile import Profile
 from supervise.model.restart import Policy
 from supervise.model.tier import Wanted
+from supervise.model.watch import OnChange
 from supervise.profiles import load, match, titles
 from supervise.profiles.derive import derive, environment
 from supervise.profiles.errors import ProfileError
@@ -26,10 +27,13 @@ from supervise.profiles.settings import load_settings
 if TYPE_CHECKING:
     from supervise.group.bounding import Bounded
     from supervise.model.telling import Telling
+    from supervise.model.trial import Trial
 
 _LARGEST_YAML = 16 * 1024 * 1024
 # For container images and units, which cannot change the command line of whoever starts them.
 _STOP_TIMEOUT = "SUPERVISE_STOP_TIMEOUT"
+PACKAGE = "package:"
+"""What a package to be watched is named with."""
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 
 
@@ -51,7 +55,8 @@ class Clearing:
 class Options:
     """What the user chose, each with its default; durations in seconds. Without `restart` there is one attempt.
 
-    `watch` are absolute paths of files and directories that the user works on.
+    `watch` are absolute paths of files and directories that the user works on; until there is a plan also packages, as
+    `package:vllm`.
     """
 
     name: str | None = None
@@ -68,11 +73,14 @@ class Options:
     no_preflight: frozenset[str] = frozenset()
     restart: Policy | None = None
     watch: tuple[str, ...] = ()
+    on_change: OnChange = OnChange.NOW
     telling: Telling | None = None
     stop_within_s: float | None = None
     vigil: Vigil = field(default_factory=Vigil)
     termination_log: str | None = None
     replace: bool = False
+    trial: Trial | None = None
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,8 @@ def make(command: Sequence[str], env: Mapping[str, str], options: Options) -> Pl
         matched = matched.with_profile(known, options.profile)
     need = derive(matched, env, read_text=_read_text, run=options.name)
     seen = environment(matched, env)
+    if any(path.startswith(PACKAGE) for path in options.watch):
+        options = replace(options, watch=_found(options.watch, need, seen))
     named = {name: titles.in_environment(profile, seen) for name, profile in known.items()}
     return Plan(named[matched.profile.name].in_part(need.part), _warned(need, matched), named, options, seen)
 
@@ -161,6 +171,24 @@ def profiles(options: Options, env: Mapping[str, str]) -> tuple[dict[str, Profil
         artefacts=tuple(dict.fromkeys((*clearing.artefacts, *standing.artefacts))),
     )
     return protected if standing.protected else known, replace(options, clearing=settled)
+
+
+def _found(watch: Sequence[str], need: Need, env: Mapping[str, str]) -> tuple[str, ...]:
+    """What is watched, with the directories of packages as the server's Python would import them.
+
+    Raises:
+        ProfileError: there is no such package.
+    """
+    from supervise.slate.packages import directories
+
+    names = [path.removeprefix(PACKAGE) for path in watch if path.startswith(PACKAGE)]
+    places, python = directories(need.program, env, names, before=need.wrappers)
+    for name in names:
+        if name not in places:
+            problem = f"not found for {python}" if python else "the server's Python is not known"
+            raise ProfileError("--watch", f"{PACKAGE}{name}", problem, "a package of the server's Python, or a path")
+    found = (places[path.removeprefix(PACKAGE)] if path.startswith(PACKAGE) else path for path in watch)
+    return tuple(dict.fromkeys(found))
 
 
 def _warned(need: Need, matched: match.Match) -> Need:

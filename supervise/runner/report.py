@@ -29,7 +29,7 @@ class Account:
     """What there is to tell of an attempt that is over.
 
     `diagnosis` is what its log says, `ready_s` the seconds until it was ready if it ever was, `phases` maps each phase
-    of its start-up to the seconds that it took.
+    of its start-up to the seconds that it took. `effect` is what Startup.effect says.
     """
 
     reason: Reason
@@ -37,6 +37,7 @@ class Account:
     diagnosis: Diagnosis | None
     ready_s: float | None
     phases: dict[str, float]
+    effect: dict[str, Any] | None = None
 
     @property
     def failure(self) -> Diagnosis | None:
@@ -109,11 +110,26 @@ def conclude(
     """
     done = end.done if isinstance(end, Waiting) else end
     repeats = repetition(run, attempt, told.failure)
-    write(run.close_attempt, attempt, {**_outcome(told, done), "same_as": repeats.same_as})
-    _tell(told, attempt.log, end, console, repeats)
+    outcome = {**_outcome(told, done), "same_as": repeats.same_as}
+    write(run.close_attempt, attempt, outcome)
+    _tell(told, attempt.log, end, console, repeats, _since(run, attempt, outcome))
 
 
-def _tell(told: Account, log: str, end: Done | Waiting, console: Console, repeats: Repetition) -> None:
+def _since(run: Run, attempt: Attempt, outcome: dict[str, Any]) -> tuple[str, ...]:
+    """What differs from the attempt before, in at most two lines; the first one has nothing to be compared with."""
+    if run.numbers()[:1] in ([], [attempt.number]):
+        return ()
+    try:
+        from supervise.report.since import since
+
+        return since(run, attempt, outcome)
+    except Exception:  # noqa: BLE001 - for want of memory modules cannot be loaded; the end is told without them
+        return ()
+
+
+def _tell(
+    told: Account, log: str, end: Done | Waiting, console: Console, repeats: Repetition, since: tuple[str, ...]
+) -> None:
     """The end, for people: what became of the group, then the cause if it failed, and what follows."""
     ended = told.ended
     if told.reason.cause is not Cause.NOT_LAUNCHED:
@@ -130,6 +146,8 @@ def _tell(told: Account, log: str, end: Done | Waiting, console: Console, repeat
             console.note(f"{size} of the log were not read, there was too much of it; `supervise explain` reads it all")
         if repeats.told is not None:
             console.line("history", repeats.told)
+    for index, line in enumerate(since):
+        console.line("" if index else "compared", line)
     if isinstance(end, Waiting):
         return
     if end.why is not None:
@@ -160,6 +178,7 @@ def _outcome(told: Account, done: Done) -> dict[str, Any]:
         "removed": ended.removed,
         "left": ended.left,
         "checks": list(ended.aftermath.sentences),
+        **({"effect": told.effect} if told.effect is not None else {}),
         **({"log_unread_bytes": ended.log_unread} if ended.log_unread else {}),
         "stop_s": round(ended.seconds, 3),
     }

@@ -7,14 +7,14 @@ import os
 import random
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from supervise import lifecycle as life
 from supervise.group.reaping import Reaper
-from supervise.host import watched
 from supervise.host.signals import name as signal_name
 from supervise.lifecycle.restart import Failure, Restarts, failure_of, remembered
 from supervise.model.news import Relaunching
+from supervise.model.restart import Policy
 from supervise.runner.chronicle import entered
 from supervise.runner.journal import cause_of
 from supervise.runner.report import unlaunched
@@ -22,16 +22,18 @@ from supervise.runner.timers import Timers
 from supervise.text import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from supervise.model.diagnosis import Diagnosis
-    from supervise.model.restart import Policy
     from supervise.report.console import Console
     from supervise.runner.audience import Audience
     from supervise.runner.journal import Journal
     from supervise.runner.loop import Loop
+    from supervise.runner.watchlist import Watchlist
 
     InThread = Callable[..., Awaitable[Any]]
+
+_T = TypeVar("_T")
 
 # Where the files are on a file system whose server is gone, nobody waits for it.
 _PATIENCE_S = 10.0
@@ -42,25 +44,22 @@ class Memory:
     """What supervise remembers of attempts that it has relaunched, and of the files that the present one began with.
 
     Args:
-        policy: the user's.
-        watch: files and directories of which a change allows a relaunch.
-        but: a directory of ours that may be among them.
+        policy: the user's; without one a failure waits for a change.
+        watchlist: files and directories of which a change allows a relaunch, None where there are none.
         clock: monotonic seconds.
         chance: a random number from 0 to 1.
     """
 
     def __init__(
         self,
-        policy: Policy,
-        watch: Sequence[str] = (),
-        but: str | None = None,
+        policy: Policy | None,
+        watchlist: Watchlist | None = None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._policy, self._clock, self._chance = policy, clock, chance
-        self._watch, self._but = watch, but
+        self._policy, self._clock, self._chance = policy or Policy(), clock, chance
+        self._watchlist = watchlist
         self._history: tuple[Failure, ...] = ()
-        self._seen: watched.Look | None = None
 
     @property
     def next(self) -> str:
@@ -73,8 +72,7 @@ class Memory:
         Returns:
             Whether there are more of them than are looked at.
         """
-        self._seen = await self._look(in_thread)
-        return self._seen is not None and self._seen.cut
+        return self._watchlist is not None and bool(await _within(in_thread, self._watchlist.begin))
 
     async def facts(self, attempt: int, up_s: float | None, in_thread: InThread) -> Restarts:
         """What a decision about the next attempt depends on.
@@ -84,22 +82,23 @@ class Memory:
             up_s: how long it had been ready, None if it never was.
             in_thread: runs what blocks.
         """
-        seen = await self._look(in_thread)
-        changed = None not in (seen, self._seen) and seen != self._seen
-        return Restarts(self._policy, self._history, attempt, self._clock(), up_s, changed, self._chance())
-
-    async def _look(self, in_thread: InThread) -> watched.Look | None:
-        if not self._watch:
-            return None
-        try:
-            seen: watched.Look = await asyncio.wait_for(in_thread(watched.look, self._watch, self._but), _PATIENCE_S)
-        except TimeoutError:
-            return None
-        return seen
+        watchlist, changed = self._watchlist, False
+        if watchlist is not None:
+            changed = bool(await _within(in_thread, watchlist.changes)) and not watchlist.broken
+        waits = watchlist is not None
+        return Restarts(self._policy, self._history, attempt, self._clock(), up_s, changed, self._chance(), waits)
 
     def relaunched(self, diagnosis: Diagnosis | None, facts: Restarts) -> None:
         """The attempt of these facts is followed by another one."""
         self._history = remembered(self._policy, (*self._history, failure_of(diagnosis, facts)))
+
+
+async def _within(in_thread: InThread, look: Callable[[], _T]) -> _T | None:
+    try:
+        seen: _T = await asyncio.wait_for(in_thread(look), _PATIENCE_S)
+    except TimeoutError:
+        return None
+    return seen
 
 
 class Pause:

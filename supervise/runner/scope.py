@@ -27,6 +27,9 @@ def enter() -> None:
         return
     # As Python itself was started: with `-m` it would import whatever lies around in the working directory.
     again = [*command, sys.executable, *sys.orig_argv[1:]]
+    from supervise.host import leash
+
+    leash.pass_on()
     os.execvpe(command[0], again, {**os.environ, _INSIDE: "1"})
 
 

@@ -23,6 +23,7 @@ from supervise.runner.world import World
 
 if TYPE_CHECKING:
     from supervise.runner.restarting import Memory
+    from supervise.runner.watchlist import Watchlist
 
 
 # A callback that fails in each turn of the loop, for want of memory, say, keeps all others from theirs.
@@ -80,7 +81,7 @@ class Service:
         self._target, self._console, self._outside = target, console, outside
         self._company = company or Company(Audience((), console))
         self._audience = self._company.audience
-        self._memory = _memory(planned, target)
+        self._memory = _memory(planned, target, self._company.watchlist)
         self._loop = Loop(life.Sweeping())
         self._acting: Acting | None = None
         self._spared: set[str] = set()
@@ -127,7 +128,7 @@ class Service:
     def post(self, event: life.Event) -> None:
         """Tell whoever acts of an event."""
         if isinstance(event, life.StopAsked):
-            self._company.asked()
+            self._company.asked(event.signum)
         self._loop.post(event)
 
     def signal(self, signum: int) -> None:
@@ -137,6 +138,7 @@ class Service:
 
     def suspend(self) -> None:
         """Ctrl-Z."""
+        self._console.suspend()
         if self._acting is not None:
             self._acting.passing.suspend()
 
@@ -153,6 +155,7 @@ class Service:
         self._breakages += 1
         if self._breakages > _MOST_BREAKAGES:
             self._console.error("supervise fails again and again, and leaves; its keeper ends what runs")
+            self._audience.close()
             os._exit(Exit.INTERNAL)
         if self._acting is not None:
             self._acting.broken(error)
@@ -198,9 +201,14 @@ class Service:
             self._loop = self._loop.next()
 
 
-def _memory(planned: Plan, target: Run) -> Memory | None:
-    if planned.options.restart is None:
+def _memory(planned: Plan, target: Run, watchlist: Watchlist | None) -> Memory | None:
+    options = planned.options
+    if options.restart is None and not options.watch:
         return None
     from supervise.runner.restarting import Memory
 
-    return Memory(planned.options.restart, planned.options.watch, but=os.path.dirname(target.path))
+    if watchlist is None and options.watch:
+        from supervise.runner.watchlist import Watchlist
+
+        watchlist = Watchlist(options.watch, but=os.path.dirname(target.path))
+    return Memory(options.restart, watchlist)

@@ -71,7 +71,7 @@ def preflight(planned: Plan, state_dir: str) -> tuple[Check, ...]:
     from supervise.preflight import check
 
     gpus = nvml.read() if need.devices.kind is not DeviceKind.NONE else NO_GPUS
-    return check(need, planned.env, gpus, skip, state_dir=state_dir)
+    return check(need, planned.env, gpus, skip, state_dir=state_dir, watch=planned.options.watch)
 
 
 def settle(run: Run, result: SlateResult) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
 from supervise.model.news import News, Progressed
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from supervise.attempts.eta import Eta
     from supervise.attempts.store import Attempt
     from supervise.model.diagnosis import Fatal
+    from supervise.preflight.edited import Edited
     from supervise.report.console import Console
     from supervise.runner.containment import Containment
+    from supervise.runner.effect import Effect
     from supervise.runner.journal import Journal
     from supervise.runner.loop import Loop
     from supervise.runner.plan import Plan
@@ -68,6 +70,7 @@ class Startup:
         self._before: Sequence[Mapping[str, float]] = ()
         self._phases: dict[str, float] = {}
         self._launched_at = 0.0
+        self._effect: Effect | None = None
         self._readiness = Readiness(
             plan.need,
             world.probe,
@@ -97,8 +100,30 @@ class Startup:
         """How long it has been ready at this moment (monotonic), None if it never was."""
         return None if self.ready_s is None else until - self._launched_at - self.ready_s
 
+    async def prepare(self) -> None:
+        """While the slate is swept: see to it that it can be told later what took effect."""
+        if self._world.edited is not None:
+            self._effect = await self._world.in_thread(self._make_effect, self._world.edited)
+            await self._effect.prepare()
+
+    def _make_effect(self, edited: Callable[[], Edited]) -> Effect:
+        # Imported in a thread: the sweep goes on meanwhile.
+        from supervise.runner.effect import Effect
+
+        return Effect(self._plan, edited, self._group.members, self._console, self._world.in_thread, self._tell)
+
+    def effect(self) -> dict[str, Any] | None:
+        """Who listened, which edited files were imported, whether the flags arrived; None if nothing is known."""
+        served = self.ready_s is not None and (self._plan.need.doors or self._plan.need.uds)
+        listener = self.impostor or ("ours" if served else self.rival)
+        if self._effect is None:
+            return {"listener": listener} if listener not in (None, "ours") else None
+        return self._effect.record(listener)
+
     def launched(self) -> None:
         """The clock runs from here."""
+        if self._effect is not None:
+            self._effect.launching()
         self._launched_at = self._world.clock()
 
     def follow(self, attempt: Attempt) -> None:
@@ -108,6 +133,8 @@ class Startup:
 
         watch = self._plan.options.watch
         self._attempt = attempt
+        if self._effect is not None:
+            self._effect.follow(attempt.log)
         self.log = ServerLog(
             attempt,
             self._plan.profile,
@@ -136,7 +163,11 @@ class Startup:
 
     async def watch(self) -> None:
         """Look until it is ready, until another server turns out to answer in its place, or until it stands still."""
-        await asyncio.gather(self._probe(), self._remember(), self._be_patient())
+        await asyncio.gather(self._probe(), self._remember(), self._be_patient(), self._see_effect())
+
+    async def _see_effect(self) -> None:
+        if self._effect is not None:
+            await self._effect.watch(self._starting)
 
     async def _probe(self) -> None:
         probed = await self._readiness.found(self._group.members, self._starting)
@@ -166,6 +197,8 @@ class Startup:
         self.ready_s = now - self._launched_at
         self._phases = self.log.phases(now) if self.log else {}
         self._group.note()
+        if self._effect is not None:
+            self._effect.ready()
         self._console.ready(self.ready_s, self._phases, self._plan.need)
 
     async def _remember(self) -> None:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from supervise import lifecycle as life
 from supervise.model.news import Swept
 from supervise.model.snapshot import NO_GPUS, Gpus
-from supervise.runner.packages import look
+from supervise.runner.packages import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from supervise.model.news import News
-    from supervise.model.slate import Finding, SlateResult
+    from supervise.model.slate import SlateResult
     from supervise.report.console import Console
     from supervise.runner.journal import Journal
     from supervise.runner.loop import Loop
+    from supervise.runner.recording import Recording
     from supervise.runner.restarting import Memory
     from supervise.runner.world import World
 
@@ -47,6 +48,7 @@ class Sweeping:
         self._memory, self._tell = memory, tell
         self._result: SlateResult | None = None
         self._cancelled = False
+        self._recorder: Recorder | None = None
 
     @property
     def gpus(self) -> Gpus:
@@ -79,14 +81,24 @@ class Sweeping:
         self._journal.slate(self._result)
 
     def look_at_packages(self) -> None:
-        """Have the engine's packages examined while it loads them."""
-        if self._world.packages is not None:
-            look(self._world.packages, self._add)
+        """Have the engine's packages, and what is watched, read while the server loads them."""
+        if self._world.packages is not None and (opened := self._journal.opened) is not None:
+            self._recorder = Recorder(opened.attempt, self._world.packages, self._add, self._unwritten)
 
-    def _add(self, findings: tuple[Finding, ...], checks: tuple[str, ...]) -> None:
-        for finding in findings:
+    async def recorded(self) -> None:
+        """The attempt is over: whatever could not be read meanwhile is unknown."""
+        if self._recorder is not None and not await self._recorder.finish():
+            self._console.note("its code had not been read to the end when it was over; it is not in its record")
+
+    def _add(self, read: Recording) -> None:
+        for finding in read.remarks:
             self._console.remark(finding)
+        if read.note:
+            self._console.note(read.note)
         if self._result is not None:
             known = self._result
-            self._result = replace(known, remarks=(*known.remarks, *findings), checks=(*known.checks, *checks))
+            self._result = replace(known, remarks=(*known.remarks, *read.remarks), checks=(*known.checks, *read.checks))
             self.record()
+
+    def _unwritten(self, error: OSError) -> None:
+        self._journal.say(error.errno or 0, f"the code of this attempt is not recorded: {error.strerror}")

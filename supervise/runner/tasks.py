@@ -17,11 +17,12 @@ class Tasks:
         self._on_error = on_error
         self._running: set[asyncio.Task[None]] = set()
 
-    def start(self, coroutine: Coroutine[object, object, None]) -> None:
-        """Run it."""
-        task = asyncio.ensure_future(coroutine)
-        self._running.add(task)
-        task.add_done_callback(self._done)
+    def start(self, *coroutines: Coroutine[object, object, None]) -> None:
+        """Run them, side by side."""
+        for coroutine in coroutines:
+            task = asyncio.ensure_future(coroutine)
+            self._running.add(task)
+            task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

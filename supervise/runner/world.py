@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from supervise.model.slate import SlateResult
     from supervise.model.snapshot import Gpus
     from supervise.model.tier import Tiers
-    from supervise.runner.packages import Examined
+    from supervise.preflight.edited import Edited
+    from supervise.runner.recording import Recording
     from supervise.slate.aftermath import Aftermath
 
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 class World:
     """Sweep, keeper, tiers, probe, second look, clock, and how what blocks is run.
 
-    `raise_limits` raises those of the process that it is given, which starts the server; `packages` examines those that
-    the engine is installed from, None if nobody wants to know. `effort` looks at all that run below a process, and at
-    the GPUs if True; None if nobody looks.
+    `raise_limits` raises those of the process that it is given, which starts the server; `packages` reads the code that
+    the engine is imported from, None if nobody wants to know. `effort` looks at all that run below a process, and at
+    the GPUs if True; None if nobody looks. `edited` finds files of the engine that somebody has edited.
     """
 
     sweep: Callable[[Callable[[], bool], frozenset[int]], SlateResult]
@@ -36,8 +37,9 @@ class World:
     probe: Callable[[Callable[[], Iterable[Process]]], Probed]
     aftermath: Callable[[Gpus, frozenset[int]], Aftermath]
     raise_limits: Callable[[int], tuple[str, ...]] = lambda _: ()
-    packages: Callable[[], Examined] | None = None
+    packages: Callable[[], Recording] | None = None
     effort: Callable[[int, bool], Look] | None = None
+    edited: Callable[[], Edited] | None = None
     clock: Callable[[], float] = time.monotonic
     in_thread: Callable[..., Awaitable[Any]] = in_thread
 

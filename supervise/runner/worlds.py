@@ -15,7 +15,8 @@ from supervise.model.process import Process
 from supervise.model.slate import SlateResult
 from supervise.model.tier import Tier, Tiers
 from supervise.report.console import Console
-from supervise.runner.packages import Examined, examine
+from supervise.runner.once import Once
+from supervise.runner.packages import record
 from supervise.runner.plan import Plan
 from supervise.runner.slate import prepare
 from supervise.runner.tiers import choose
@@ -24,6 +25,7 @@ from supervise.slate.aftermath import look
 
 if TYPE_CHECKING:
     from supervise.model.effort import Look
+    from supervise.preflight.edited import Edited
     from supervise.probes import Asker
 
 
@@ -37,14 +39,24 @@ class Worlds:
         lock: descriptor of its lock.
         console: where people read.
         booted: the first keeper's process, which has been coming up meanwhile.
+        once: what may be asked for one attempt alone.
 
     Raises:
         TierError: a tier that was required cannot be had.
     """
 
-    def __init__(self, planned: Plan, store: Store, target: Run, lock: int, console: Console, booted: Booted) -> None:
+    def __init__(
+        self,
+        planned: Plan,
+        store: Store,
+        target: Run,
+        lock: int,
+        console: Console,
+        booted: Booted,
+        once: Once | None = None,
+    ) -> None:
         self._planned, self._store, self._target = planned, store, target
-        self._lock, self._console = lock, console
+        self._lock, self._console, self._once = lock, console, once or Once()
         self._refused: frozenset[Tier] = frozenset()
         self._booted: Booted | None = booted
         self._tiers = self._choose()
@@ -65,7 +77,8 @@ class Worlds:
 
     def world(self) -> World:
         """The world of the next attempt."""
-        return _world(self._planned, self._store, self._target, self._lock, self._booted, self._tiers, self._console)
+        planned = self._once.settle(self._planned)
+        return _world(planned, self._store, self._target, self._lock, self._booted, self._tiers, self._console)
 
     def _choose(self) -> Tiers:
         tiers = choose(self._planned.options.wanted, self._target.name, os.urandom(6).hex())
@@ -104,9 +117,10 @@ def _world(
         tiers=tiers,
         probe=probe,
         raise_limits=_raised,
-        packages=_packages(planned, store),
+        packages=record(planned, store),
         aftermath=lambda gpus, pids: look(planned.need, gpus, pids, within_s=planned.verify_s),
         effort=_effort,
+        edited=_edited(planned, target),
     )
 
 
@@ -122,8 +136,15 @@ def _effort(root: int, gpus: bool) -> Look:
     return effort.look(root, gpus=gpus)
 
 
-def _packages(planned: Plan, store: Store) -> Callable[[], Examined] | None:
-    """None where nobody knows of any, or nobody wants to know."""
-    if not planned.packages or {"packages", "all"} & planned.options.no_preflight:
+def _edited(planned: Plan, target: Run) -> Callable[[], Edited] | None:
+    """None where nobody knows what an engine is, or nobody wants to know."""
+    if not planned.profile.packages or {"effect", "all"} & planned.options.no_preflight:
         return None
-    return lambda: examine(planned, store, thorough=False)
+
+    def look() -> Edited:
+        from supervise.preflight import edited
+
+        watch = planned.options.watch
+        return edited.look(planned.need, planned.env, planned.profile.packages, watch, target.path)
+
+    return look

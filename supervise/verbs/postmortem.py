@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -81,7 +81,7 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
     if ended and outcome:
         notes.append(f"after it: {ended['why']}, exit {ended['exit_status']}")
     began = records.seconds(record.get("began")) if record else None
-    moments = list(_until_over(records.moments(run, attempt.number, notes)))
+    moments = list(until_over(records.moments(run, attempt.number, notes)))
     cause = from_data(outcome.get("cause")) if outcome else records.from_log(attempt, record, notes, live=live)
     failures = run.recent_failures(attempt.number)
     good = _last_good(run, attempt.number)
@@ -96,7 +96,7 @@ def post_mortem(run: Run, attempt: Attempt, *, live: bool) -> PostMortem:
         model=records.text(record, "model") or _model(records.words(record, "argv")),
         command=records.words(record, "argv"),
         began=began,
-        seconds=_lasted(began, moments, live=live),
+        seconds=lasted(began, moments, live=live),
         outcome=records.text(outcome, "outcome"),
         how=_how(outcome, state, ended, live=live, kept=records.exists(attempt, "outcome")),
         exit_status=outcome.get("exit_status") if outcome else None,
@@ -176,7 +176,7 @@ def _timeline(
                 yield Moment(round(max(0.0, moment - began), 3), _MOMENTS[state])
 
 
-def _until_over(moments: Iterable[tuple[float, str]]) -> Iterator[tuple[float, str]]:
+def until_over(moments: Iterable[tuple[float, str]]) -> Iterator[tuple[float, str]]:
     """An attempt is over once; how long the next one was waited for after it is not its own time."""
     for moment, state in moments:
         yield moment, state
@@ -184,7 +184,14 @@ def _until_over(moments: Iterable[tuple[float, str]]) -> Iterator[tuple[float, s
             return
 
 
-def _lasted(began: float | None, moments: list[tuple[float, str]], *, live: bool) -> float | None:
+def lasted(began: float | None, moments: Sequence[tuple[float, str]], *, live: bool) -> float | None:
+    """Seconds from its launch to its end, or until now; None if nobody knows.
+
+    Args:
+        began: seconds since the epoch.
+        moments: when it entered which state.
+        live: whether it still runs.
+    """
     if began is None:
         return None
     end = time.time() if live else max((moment for moment, state in moments if state in _OVER), default=None)

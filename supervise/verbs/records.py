@@ -121,7 +121,12 @@ def moments(run: Run, number: int, notes: list[str]) -> list[tuple[float, str]]:
     Returns:
         Seconds since the epoch and the name of the state, in order.
     """
-    found: list[tuple[float, str]] = []
+    return all_moments(run, notes).get(number, [])
+
+
+def all_moments(run: Run, notes: list[str]) -> dict[int, list[tuple[float, str]]]:
+    """The same of every attempt of which there still is something, by its number."""
+    found: dict[int, list[tuple[float, str]]] = {}
     damaged = 0
     for name in ("events.jsonl.1", "events.jsonl"):
         try:
@@ -134,8 +139,8 @@ def moments(run: Run, number: int, notes: list[str]) -> list[tuple[float, str]]:
         for line in lines:
             event = _event(line)
             damaged += event is None
-            if event and event["attempt"] == number:
-                found.append((event["time"], event["state"]))
+            if event and isinstance(event["attempt"], int):
+                found.setdefault(event["attempt"], []).append((event["time"], event["state"]))
     if damaged:
         notes.append(f"events.jsonl: {plural(damaged, 'damaged line')}")
     return found

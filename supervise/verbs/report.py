@@ -10,7 +10,7 @@ from supervise.model.exits import Exit
 from supervise.report.postmortem import PostMortem, PostMortemPage
 from supervise.verbs.output import answering
 from supervise.verbs.postmortem import post_mortem
-from supervise.verbs.select import choose, is_live, kept, say, store
+from supervise.verbs.select import choose, is_live, kept, newest
 
 
 def report(name: str | None, number: int | None, *, as_json: bool, markdown: bool) -> int:
@@ -28,7 +28,7 @@ def report(name: str | None, number: int | None, *, as_json: bool, markdown: boo
     Raises:
         ProfileError: a profile or a set of signatures is damaged.
     """
-    run = choose(name, live_only=False) if name is not None else _newest()
+    run = choose(name, live_only=False) if name is not None else newest()
     if run is None:
         return Exit.USAGE
     running = run.latest() if is_live(run) else None
@@ -51,21 +51,6 @@ def _tell(what: PostMortem, *, as_json: bool, markdown: bool) -> None:
         sys.stdout.write(ticket(what))
     else:
         PostMortemPage().told(what)
-
-
-def _newest() -> Run | None:
-    """The run that was launched last."""
-    runs = [run for run in store().runs() if run.numbers()]
-    if not runs:
-        say("supervise: no run yet")
-        return None
-    return max(runs, key=_began)
-
-
-def _began(run: Run) -> float:
-    latest = run.latest()
-    began = ((latest.read("attempt") if latest else None) or {}).get("began")
-    return float(began) if isinstance(began, int | float) else 0.0
 
 
 def _over(run: Run, running: Attempt | None) -> Attempt | None:

@@ -81,6 +81,21 @@ def choose(name: str | None, *, live_only: bool) -> Run | None:
     return None
 
 
+def newest() -> Run | None:
+    """The run that was launched last; None, with a line that says so, if there is none."""
+    runs = [run for run in store().runs() if run.numbers()]
+    if not runs:
+        say("supervise: no run yet")
+        return None
+    return max(runs, key=_began)
+
+
+def _began(run: Run) -> float:
+    latest = run.latest()
+    began = ((latest.read("attempt") if latest else None) or {}).get("began")
+    return float(began) if isinstance(began, int | float) else 0.0
+
+
 def kept(run: Run, attempt: Attempt | None, number: int | None) -> Attempt | None:
     """An attempt if it is still kept; None, with a line that says which are, if it is not.
 

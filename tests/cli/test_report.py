@@ -291,14 +291,14 @@ def test_nothing_to_compare_with(run: Run, told: Told) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (["--a", "1"], ["--a", "2"], ["changed --a 1 -> 2"]),
+        (["--a", "1"], ["--a", "2"], ["--a 1 -> 2"]),
         (["--a", "1"], ["--a=1"], []),
         (["--a_b", "1"], ["--a-b", "1"], []),
-        (["--a", "-1"], ["--a", "-2"], ["changed --a -1 -> -2"]),
+        (["--a", "-1"], ["--a", "-2"], ["--a -1 -> -2"]),
         ([], ["--eager"], ["added --eager"]),
         (["--eager", "--x", "1"], ["--eager"], ["removed --x 1"]),
         (["vllm", "serve", "a"], ["vllm", "serve", "b"], ["command: vllm serve a -> vllm serve b"]),
-        (["--a", "1", "2"], ["--a", "1"], ["changed --a 1 2 -> 1"]),
+        (["--a", "1", "2"], ["--a", "1"], ["--a 1 2 -> 1"]),
         (["--a", "--b"], ["--b", "--a"], []),
     ],
 )

@@ -305,6 +305,8 @@ def test_somebody_else_on_the_port_is_not_our_readiness(stage):
     assert done.status == Exit.HUNG
     assert "answered by pid 9 nginx" in stage.out.getvalue()
     assert "it is ended in 60 s" in stage.out.getvalue()
+    listener = "the server says it is up, but its port is answered by pid 9 nginx"
+    assert stage.outcome()["effect"] == {"listener": listener}
 
 
 @pytest.mark.parametrize("line", [(), (UP,)], ids=["loads", "says it is up"])
@@ -321,6 +323,7 @@ def test_a_rival_that_has_left_is_no_cause(stage):
     stage.options = Options(ready_timeout_s=14.0)
     stage.keeper.stop = lambda _deadlines: stage.keeper.ended()
     stage.run(probe(Answer.NOT_OURS, "pid 9 nginx"), wait, wait, probe(Answer.SILENT))
+    assert "effect" not in stage.outcome()
     assert stage.outcome()["cause"]["meaning"] == "not ready after 14 s (--ready-timeout)"
 
 

@@ -174,16 +174,27 @@ def patch(path: Path):
 def test_what_was_patched_meanwhile_is_launched_again(stage, tmp_path):
     (model := tmp_path / "model.py").write_text("")
     stage.watch = (str(tmp_path),)
-    done = stage.run(log("loading"), patch(model), *failing(*TRACEBACK), *waits(6), *failing(*TRACEBACK))
+    term = asked(signal.SIGTERM)
+    done = stage.run(log("loading"), patch(model), *failing(*TRACEBACK), *waits(6), *failing(*TRACEBACK), term)
     assert "(a file has changed, 1 of 3)" in stage.out.getvalue()
-    assert (done.status, len(stage.keepers)) == (Exit.DETERMINISTIC, 2)
+    assert (done.status, len(stage.keepers)) == (128 + signal.SIGTERM, 2)
 
 
 def test_what_was_patched_before_the_launch_is_what_failed(stage, tmp_path):
     (model := tmp_path / "model.py").write_text("")
     stage.watch = (str(model),)
-    done = stage.run(*failing(*PORT_TAKEN), patch(model), *waits(6), *failing(*TRACEBACK))
-    assert (done.status, len(stage.keepers)) == (Exit.DETERMINISTIC, 2)
+    term = asked(signal.SIGTERM)
+    done = stage.run(*failing(*PORT_TAKEN), patch(model), *waits(6), *failing(*TRACEBACK), *waits(60), term)
+    assert "waits for a change of a watched file" in stage.out.getvalue()
+    assert (done.status, len(stage.keepers)) == (128 + signal.SIGTERM, 2)
+
+
+def test_without_a_policy_a_failure_waits_for_a_change_and_begins_nothing_by_itself(stage, tmp_path):
+    stage.policy, stage.watch = None, (str(tmp_path),)
+    done = stage.run(*failing(*PORT_TAKEN), *waits(600), asked(signal.SIGTERM))
+    assert (done.status, len(stage.keepers)) == (128 + signal.SIGTERM, 1)
+    stage.watch = ()
+    assert stage.run(*failing(*PORT_TAKEN)).status == 1
 
 
 def test_two_deaths_alike_without_a_word(stage):

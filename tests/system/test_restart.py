@@ -173,8 +173,10 @@ def test_what_was_patched_while_it_loaded_is_launched_again(supervise: Supervise
     model = supervise.tmp / "model.py"
     model.write_text("broken")
     options = ("--name", "X", *SHORT, "--watch", supervise.tmp)
-    launched = supervise.run(*options, "sh", "-c", _PATCHED_WHILE_IT_LOADS, "sh", model)
-    assert launched.popen.returncode == 93
+    launched = supervise.start(*options, "sh", "-c", _PATCHED_WHILE_IT_LOADS, "sh", model)
+    launched.wait_said("waits for a change of a watched file")
+    launched.send(signal.SIGTERM)
+    assert launched.wait() == -signal.SIGTERM
     assert "(a file has changed, 1 of 5)" in launched.stderr
     assert [end_of(supervise, number)["cause"]["class"] for number in (1, 2)] == ["deterministic"] * 2
 

@@ -18,8 +18,7 @@ from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
 from tests.support.launcher import Supervise, free_port
 
-_CYCLES = 200
-_BESIDE = 50
+_CYCLES, _BESIDE = 150, 50
 _KEPT = 20
 # A crash and the next launch take about a second on two cores.
 _DEADLINE_S = 900.0

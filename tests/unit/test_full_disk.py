@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from supervise.attempts.store import Run, StoreError
 from supervise.host import files, procfs
 from supervise.model.need import Need
+from supervise.model.snapshot import NO_GPUS
 from supervise.model.tier import Tier, Tiers
 from supervise.runner.attempt import Opened
 
@@ -85,15 +87,9 @@ def test_an_attempt_that_could_not_be_begun_is_none(run: Run, monkeypatch: pytes
 @pytest.mark.parametrize("what", ["private_directory", "write_json"])
 def test_neither_is_one_whose_records_could_not_be(run: Run, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     monkeypatch.setattr(files, what, refuse(errno.ENOSPC))
-    us = procfs.self_id()
+    us: Any = SimpleNamespace(id=procfs.self_id(), guard=procfs.self_id())
+    planned: Any = SimpleNamespace(need=Need("vllm", "r", (), (), ports=()), env={})
     with pytest.raises(OSError, match="No space left"):
-        Opened.begin(
-            run,
-            ["x"],
-            Need("vllm", "r", (), (), ports=()),
-            guard=us,
-            keeper=us,
-            tiers=Tiers((Tier.SUBREAPER,), None, {}),
-        )
+        Opened.begin(run, ["x"], planned, NO_GPUS, keeper=us, tiers=Tiers((Tier.SUBREAPER,), None, {}))
     assert run.numbers() == [1]
     assert os.readlink(os.path.join(run.path, "latest")) == "attempts/0001"

@@ -10,8 +10,9 @@ from typing import TextIO
 
 import pytest
 
-from supervise.report.console import Console, Terminal, for_stream
+from supervise.report.console import Console, for_stream
 from supervise.report.journald import Journal, is_journal
+from supervise.report.live import Terminal
 
 
 @pytest.fixture
@@ -45,6 +46,9 @@ class TestWhetherItIs:
             monkeypatch.setenv("JOURNAL_STREAM", _named(terminal))
             monkeypatch.setenv("TERM", "xterm")
             assert type(for_stream(terminal)) is Terminal
+            monkeypatch.delenv("JOURNAL_STREAM")
+            assert type(for_stream(terminal)) is Terminal
+            assert type(for_stream(terminal, plain=True)) is Console
         os.close(ours)
 
     @pytest.mark.parametrize("told", ["", ":", "1", "1:", ":1", "x:y", "1:2:3", "-1:2"])

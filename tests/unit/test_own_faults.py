@@ -334,7 +334,8 @@ from unittest.mock import Mock
 from supervise.runner.service import Service
 
 service = Service.__new__(Service)
-service._spared, service._breakages, service._acting, service._console = set(), 0, Mock(), Mock()
+service._spared, service._breakages = set(), 0
+service._acting, service._console, service._audience = Mock(), Mock(), Mock()
 for _ in range({times}):
     service._raised(MemoryError())
 """

@@ -25,7 +25,8 @@ DAMAGE = [
         MINIMAL + "grace = 1",
         (
             ": grace: is not a known key; allowed: launch, gpus, titles, values, summary, ports, environment, phases, "
-            "percents, ready, signatures, leftovers, packages, grace_s, linger_s, patience, parts, liveness"
+            "percents, ready, signatures, leftovers, packages, grace_s, linger_s, patience, parts, liveness, "
+            "settings"
         ),
     ),
     (MINIMAL + "launch = 1", ": launch: is a number; allowed: a table"),
