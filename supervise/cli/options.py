@@ -215,7 +215,7 @@ class PreflightOptions:
         typer.Option(
             "--no-preflight",
             metavar="NAME",
-            help="Skip a check: model, heads, length, gpus, memory, hostmemory, shm, limits, core, port, disk, "
+            help="Skip a check: model, heads, length, gpus, memory, hostmemory, shm, limits, core, effect, port, disk, "
             "packages; or all.",
         ),
     ] = None
