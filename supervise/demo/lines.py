@@ -44,6 +44,18 @@ def traceback_of(text: str) -> str:
     return text if text.startswith(_TRACEBACK) else f"{_TRACEBACK}\n  {_MODEL_CODE}\n    ...\n{text}"
 
 
+def no_room(length: int, room: int) -> str:
+    """The traceback of a vLLM whose KV cache has room for `room` tokens, at 16 KiB each, and not for `length`."""
+    needed, available = (tokens / 2**16 for tokens in (length, room))
+    return (
+        f'{_TRACEBACK}\n  File "vllm/v1/core/kv_cache_utils.py", line 676, in _check_enough_kv_cache_memory\n    ...\n'
+        f"ValueError: To serve at least one request with the models's max seq len ({length}), ({needed:.2f} GiB KV "
+        f"cache is needed, which is larger than the available KV cache memory ({available:.2f} GiB). Based on the "
+        f"available memory, the estimated maximum model length is {room}. Try increasing `gpu_memory_utilization` or "
+        "decreasing `max_model_len` when initializing the engine."
+    )
+
+
 def failed_start(cause: str, worker: Log, engine: Log, root: Log) -> None:
     """A worker that fails while loading: its traceback and the three echoes of it (VLLM_REAL.md section 7)."""
     worker.error("multiproc_executor.py:953", f"WorkerProc failed to start.\n{traceback_of(cause)}")
@@ -51,8 +63,13 @@ def failed_start(cause: str, worker: Log, engine: Log, root: Log) -> None:
         "Exception: WorkerProc initialization failed due to an exception in a background process. "
         "See stack trace for root cause."
     )
-    engine.error("core.py:1510", f"EngineCore failed to start.\n{traceback_of(wrapper)}")
-    root.raw(f"Process EngineCore:\n{traceback_of(wrapper)}")
+    failed_engine(wrapper, engine, root)
+
+
+def failed_engine(cause: str, engine: Log, root: Log) -> None:
+    """An engine that fails while loading: its traceback and what follows from it."""
+    engine.error("core.py:1510", f"EngineCore failed to start.\n{traceback_of(cause)}")
+    root.raw(f"Process EngineCore:\n{traceback_of(cause)}")
     failed = "Failed core proc(s): {'EngineCore': 1}"
     root.prefixed(traceback_of(f"RuntimeError: Engine core initialization failed. See root cause above. {failed}"))
 

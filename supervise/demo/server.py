@@ -42,6 +42,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--served-name", "--served-model-name", help="name of the model it claims to serve")
     add("--workers", "--tensor-parallel-size", type=int, default=1, help="number of worker processes")
     add("--max-num-seqs", type=int, metavar="N", help="requests at once; it is told in the log, and means nothing")
+    add("--max-model-len", type=int, default=2048, metavar="N", help="tokens of a request; more than 65536 do not fit")
+    add("--model-code", metavar="MODULE", help="have its load_weights(names) load the weights, or fail to")
     add("--load-s", type=float, default=0.5, help="seconds from start to ready")
     add("--shm", type=int, default=0, metavar="BYTES", help="size of a shared memory segment to use")
     add("--ipc", type=int, default=0, metavar="N", help="number of sockets to make in $VLLM_RPC_BASE_PATH or $TMPDIR")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
-import secrets
 import signal
 import socket
 import ssl
-import tempfile
 import threading
 import time
-import uuid
+import traceback
 from collections.abc import Callable
-from multiprocessing.shared_memory import SharedMemory
 
 from supervise.demo import forward, lines, web
 from supervise.demo.family import API_SERVER, ENGINE, Family, api_server, engine, escape
+from supervise.demo.holdings import Holdings
 
 # Share of the loading time that each phase takes.
 PHASES = {"imports": 0.1, "config": 0.1, "engine": 0.2, "load": 0.4, "compile": 0.1, "cache": 0.1, "ready": 0.0}
@@ -25,6 +24,9 @@ FORWARD = "forward"
 
 _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _SHARDS = 3
+_TENSORS = ("embed_tokens.weight", "layers.0.mlp.weight", "lm_head.weight")
+# So many tokens fit into its KV cache.
+_ROOM = 65_536
 _FOREVER_S = 1e8
 _POLL_S = 0.1
 # From its first fatal line to its exit a real vLLM takes 0.6 to 16 s (VLLM_REAL.md sections 7 and 8).
@@ -49,16 +51,14 @@ class Server:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._log = lines.Log()
-        self._socket: socket.socket | None = None
-        self._segment: SharedMemory | None = None
-        self._ipc: list[socket.socket] = []
+        self._held = Holdings()
         # One per process that serves: its end, and the engine's.
         self._channels = [_channel() for _ in range(max(1, options.api_server_count))]
         self._counters = forward.Counters()
         self._terms_to_lose = 1 if options.lose_first_term else 0
         self._ready = False
         self._awaiting = False
-        self._family = Family(self._tell, self._release)
+        self._family = Family(self._tell, self._held.release)
 
     def run(self) -> int:
         """Load and serve; returns the exit status."""
@@ -98,7 +98,7 @@ class Server:
 
     def _configure(self) -> None:
         """vLLM takes its port this early, and listens only once it is ready."""
-        self._socket = self._bind()
+        self._held.bind(self._options.host, self._options.port, self._options.uds)
         self._log.info("utils.py:299", "version 0.32.0")
         self._log.info("utils.py:299", f"  model   {self._options.served_name}")
         self._log.info("utils.py:233", f"non-default args: {self._non_default()}")
@@ -110,22 +110,11 @@ class Server:
         given = {"port": self._options.port, "max_num_seqs": self._options.max_num_seqs, "uds": self._options.uds}
         return {name: value for name, value in given.items() if value is not None}
 
-    def _bind(self) -> socket.socket:
-        host, port, path = self._options.host, self._options.port, self._options.uds
-        if path:
-            bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            bound.bind(path)
-            return bound
-        bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        return bound
-
     def _start_engine(self) -> None:
         self._log.info("model.py:531", "Resolved architecture: LlamaForCausalLM")
-        self._log.info("model.py:1510", "Using max model len 2048")
-        self._take_shared_memory()
-        self._take_ipc_sockets()
+        self._log.info("model.py:1510", f"Using max model len {self._options.max_model_len}")
+        self._held.take_shared_memory(self._options.shm)
+        self._held.take_ipc_sockets(self._options.ipc)
         # Only now: starting the resource tracker unblocks SIGTERM and SIGINT (multiprocessing.resource_tracker).
         signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         self._awaiting = True
@@ -144,7 +133,17 @@ class Server:
             worker.raw(f"\rLoading safetensors checkpoint shards: {percent}", end="")
             self._wait(self._options.load_s * PHASES["load"] / (2 * _SHARDS))
         worker.raw("\n")
+        if self._options.model_code:
+            self._run(self._options.model_code)
         worker.info("default_loader.py:267", "Loading weights took 0.01 seconds")
+
+    def _run(self, module: str) -> None:
+        """Have a model's own code load the weights; what it raises is how the worker fails."""
+        try:
+            importlib.import_module(module).load_weights(_TENSORS)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is theirs
+            below = error.__traceback__.tb_next if error.__traceback__ else None
+            self._crash("".join(traceback.format_exception(type(error), error, below)).rstrip())
 
     def _compile(self) -> None:
         self._as("Worker").info("cpu_model_runner.py:81", "Warming up model for the compilation...")
@@ -152,7 +151,10 @@ class Server:
     def _make_cache(self) -> None:
         self._as("Worker").info("cpu_model_runner.py:91", "Warming up done.")
         core = self._as("EngineCore")
-        core.info("kv_cache_utils.py:864", "CPU KV cache size: 1,048,576 tokens")
+        if self._options.max_model_len > _ROOM:
+            lines.failed_engine(lines.no_room(self._options.max_model_len, _ROOM), core, self._log)
+            self._die()
+        core.info("kv_cache_utils.py:864", f"CPU KV cache size: {_ROOM:,} tokens")
         core.info("core.py:214", "init engine (profile, create kv cache, warmup model) took 0.10 seconds")
 
     def _forward(self) -> None:
@@ -192,7 +194,7 @@ class Server:
         log.info("entry.py:140", f"Starting vLLM server on {address}")
         log.info("launcher.py:38", "Route: /health, Methods: GET")
         log.raw(f"INFO:     Started server process [{os.getpid()}]\nINFO:     Waiting for application startup.")
-        if self._socket is not None and not options.ready_without_listen:
+        if self._held.socket is not None and not options.ready_without_listen:
             client = forward.Client(self._channels[number][0], self._counters)
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secure else None
             if tls is not None:
@@ -200,34 +202,25 @@ class Server:
             hangs = options.hang_at == "ready"
             key, sleeps, answer = options.api_key, options.sleep_mode, options.answer
             site = web.Site(options.served_name, client, hangs, key, sleeps, tls, answer)
-            web.serve(self._socket, site)
+            web.serve(self._held.socket, site)
         log.raw("INFO:     Application startup complete.")
-
-    def _take_shared_memory(self) -> None:
-        if self._options.shm:
-            self._segment = SharedMemory(f"psm_{secrets.token_hex(4)}", create=True, size=self._options.shm)
-
-    def _take_ipc_sockets(self) -> None:
-        base = os.environ.get("VLLM_RPC_BASE_PATH") or tempfile.gettempdir()
-        for _ in range(self._options.ipc):
-            ipc = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            ipc.bind(os.path.join(base, str(uuid.uuid4())))
-            ipc.listen()
-            self._ipc.append(ipc)
 
     def _misbehave(self, phase: str) -> None:
         if self._options.crash_at == phase:
-            self._crash()
+            self._crash(self._options.crash_text)
         if self._options.hang_at == phase:
             self._wait(None)
 
-    def _crash(self) -> None:
+    def _crash(self, text: str) -> None:
         """Fail as vLLM does; a ready one whose engine has died ends with 0 (VLLM_REAL.md section 5)."""
         if self._awaiting:
             fail = lines.failed_request if self._ready else lines.failed_start
-            fail(self._options.crash_text, self._as("Worker"), self._as("EngineCore"), self._log)
+            fail(text, self._as("Worker"), self._as("EngineCore"), self._log)
         else:
-            self._log.prefixed(lines.traceback_of(self._options.crash_text))
+            self._log.prefixed(lines.traceback_of(text))
+        self._die()
+
+    def _die(self) -> None:
         self._wait(None if self._options.linger else _DYING_S)
         raise Ended(self._status())
 
@@ -282,12 +275,6 @@ class Server:
         found = [(name, pid) for name, pid in self._family.pids.items() if name.startswith(f"VLLM::{role}")]
         name, pid = found[0] if found else (role, os.getpid())
         return lines.Log(name.removeprefix("VLLM::"), pid)
-
-    def _release(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        for ipc in self._ipc:
-            ipc.close()
 
     def _tell(self, line: str) -> None:
         data = f"{line}\n".encode()

@@ -37,9 +37,10 @@ class Setup:
 
 _TWO_CORES = (("VLLM_CPU_OMP_THREADS_BIND", "0|1"),)
 PLAIN = Setup()
-TENSOR_PARALLEL = Setup(("-tp", "2"), _TWO_CORES, ("VLLM::EngineCore", "VLLM::Worker_TP0", "VLLM::Worker_TP1"))
-TWO_API_SERVERS = Setup(
-    ("--api-server-count", "2"), (), ("VLLM::EngineCore", "VLLM::APIServer_0", "VLLM::APIServer_1", "VLLM::Worker")
+TWO_OF_EACH = Setup(
+    ("-tp", "2", "--api-server-count", "2"),
+    _TWO_CORES,
+    ("VLLM::EngineCore", "VLLM::APIServer_0", "VLLM::APIServer_1", "VLLM::Worker_TP0", "VLLM::Worker_TP1"),
 )
 # Its servers leave the process group, and go on answering after a killpg of it. It takes a mixture of experts.
 EXTERNAL_BALANCER = Setup(
@@ -63,8 +64,7 @@ SERVING = ("ready", 2.0)
         pytest.param(PLAIN, IMPORTS, ("supervisor", "keeper"), id="plain-imports-two-of-us"),
         pytest.param(PLAIN, ENGINE, ("keeper",), id="plain-engine-keeper"),
         pytest.param(PLAIN, LOAD, ("supervisor", "guard", "keeper"), id="plain-load-all-of-us"),
-        pytest.param(TENSOR_PARALLEL, SERVING, ("supervisor", "guard", "keeper"), id="tp2-serving-all-of-us"),
-        pytest.param(TWO_API_SERVERS, SERVING, ("leader",), id="api2-serving-leader"),
+        pytest.param(TWO_OF_EACH, SERVING, ("supervisor", "guard", "keeper"), id="tp2-api2-serving-all-of-us"),
         pytest.param(EXTERNAL_BALANCER, SERVING, ("leader",), id="external-lb-serving-leader"),
     ],
 )

@@ -1,6 +1,7 @@
-"""Screenshots of the live view for docs/images: `python -m tests.tools.screenshots` writes them, a test compares them.
+"""Screenshots for docs/images: `python -m tests.tools.screenshots` writes them, tests compare them.
 
-They are drawn from scenes alone: no clock, and no name that would differ the next time.
+Those of the live view are drawn from scenes, those of the tutorial from its own text: no clock, and no name that would
+differ the next time.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ import io
 import re
 import sys
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from supervise.report.scene import Card, Phase, Scene
 from supervise.report.view import render
 from tests.support.readable import ROOT
+from tests.support.transcript import steps
 
 IMAGES = ROOT / "docs/images"
+TUTORIAL = ROOT / "docs/tutorial.md"
 _WIDTH, _HEIGHT = 96, 30
+_EXCERPT_WIDTH = 120
 _GIB = 2**30
 _FONTS = re.compile(r"\s*@font-face \{[^}]*\}")
 
@@ -67,6 +72,20 @@ READY = Scene(
 SCENES = {"live-loading": LOADING, "live-ready": READY}
 
 
+# What of the tutorial is shown: the window's title, the first line, and what the last one begins with.
+_EXCERPTS = {
+    "tutorial-cause": ("supervise --watch package:vllm vllm serve tiny", "cause    KeyError", "         cause moved"),
+    "tutorial-diff": ("supervise diff 2 3 --patch", "diff     vllm-8123, attempt 2 -> attempt 3", "+"),
+}
+_STYLES = (
+    (r"^(?:cause|fatal).*", "bold red"),
+    (r"^\+(?!\+).*", "green"),
+    (r"^-(?!-).*", "red"),
+    (r"^(?:\+\+\+|---|@@).*", "cyan"),
+    (r"^[a-z]+(?= )", "bold"),
+)
+
+
 def svg(scene: Scene, name: str, width: int = _WIDTH, height: int = _HEIGHT) -> str:
     """A picture of a scene.
 
@@ -76,9 +95,28 @@ def svg(scene: Scene, name: str, width: int = _WIDTH, height: int = _HEIGHT) -> 
         width: columns of the terminal.
         height: its lines.
     """
+    return _drawn(render(scene, width - 1, height), "supervise vllm serve Qwen/Qwen3-32B -tp 2", name, width)
+
+
+def excerpts() -> dict[str, str]:
+    """Pictures of moments of the tutorial, by name."""
+    told = "".join(step.output for step in steps(TUTORIAL.read_text()))
+    return {name: _excerpt(name, *which, told) for name, which in _EXCERPTS.items()}
+
+
+def _excerpt(name: str, title: str, first: str, last: str, told: str) -> str:
+    lines = told[told.index(first) :].splitlines()
+    end = next(at for at, line in enumerate(lines) if line.startswith(last) and not line.startswith("+++"))
+    text = Text("\n".join(lines[: end + 1]), no_wrap=True, overflow="ellipsis")
+    for pattern, style in _STYLES:
+        text.highlight_regex(f"(?m){pattern}", style)
+    return _drawn(text, title, name, _EXCERPT_WIDTH)
+
+
+def _drawn(what: RenderableType, title: str, name: str, width: int) -> str:
     console = Console(file=io.StringIO(), record=True, width=width, force_terminal=True, color_system="truecolor")
-    console.print(render(scene, width - 1, height))
-    drawn = console.export_svg(title="supervise vllm serve Qwen/Qwen3-32B -tp 2", unique_id=name)
+    console.print(what)
+    drawn = console.export_svg(title=title, unique_id=name)
     # Nobody who reads our documentation shall fetch a font from somewhere else.
     return _FONTS.sub("", drawn)
 
@@ -86,9 +124,10 @@ def svg(scene: Scene, name: str, width: int = _WIDTH, height: int = _HEIGHT) -> 
 def main() -> int:
     """Write all of them."""
     IMAGES.mkdir(exist_ok=True)
-    for name, scene in SCENES.items():
+    drawn = {name: svg(scene, name) for name, scene in SCENES.items()}
+    for name, picture in (drawn | excerpts()).items():
         path = IMAGES / f"{name}.svg"
-        path.write_text(svg(scene, name))
+        path.write_text(picture)
         print(path.relative_to(ROOT), file=sys.stderr)
     return 0
 
