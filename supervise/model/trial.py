@@ -63,7 +63,8 @@ class Trial:
 
     `command` is the user's, for the shell; without it a completion is asked for where the engine serves them.
     `prompt` and `max_tokens` are None where the user has not said. `timeout_s` is how long either may take. `flags` are
-    those whose values are tried: one that does not arrive has not been. `course` is filled in while the attempt lasts.
+    those whose values are tried: one that does not arrive has not been. `typed` is the server's command line as it was
+    typed, before a value was set in it; empty where none was. `course` is filled in while the attempt lasts.
     """
 
     command: str | None = None
@@ -72,6 +73,7 @@ class Trial:
     expected: Expected = field(default_factory=Expected)
     timeout_s: float = 300.0
     flags: frozenset[str] = frozenset()
+    typed: tuple[str, ...] = ()
     course: Course = field(default_factory=lambda: Course(), compare=False)
 
     @property

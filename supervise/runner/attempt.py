@@ -105,7 +105,6 @@ class Opened:
                 "limits_raised": list(self.limits_raised),
                 "profile": self.need.profile,
                 "argv": redact(self.command),
-                "options": own_options(sys.argv, self.command),
                 "model": self.need.model,
                 "environment": settings(os.environ),
                 "cwd": os.getcwd(),
@@ -115,20 +114,6 @@ class Opened:
                 **self.about,
             },
         )
-
-
-def own_options(argv: Sequence[str], command: Sequence[str]) -> list[str] | None:
-    """Our own words in front of a server's command line, without secrets.
-
-    Args:
-        argv: our command line, the program first.
-        command: the server's, with which it ends.
-
-    Returns:
-        None where it was not started by that command line.
-    """
-    own = len(argv) - len(command)
-    return redact(argv[1:own]) if own > 0 and list(argv[own:]) == list(command) else None
 
 
 def identities(

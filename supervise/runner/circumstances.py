@@ -28,7 +28,7 @@ def told(command: Sequence[str], planned: Plan, gpus: Gpus) -> dict[str, Any]:
         planned: what is to be run.
         gpus: as they were before the launch.
     """
-    need = planned.need
+    need, trial = planned.need, planned.options.trial
     python, _ = interpreter.find(need.program, planned.env, before=need.wrappers)
     return {
         "interpreter": python.executable if python else None,
@@ -36,7 +36,7 @@ def told(command: Sequence[str], planned: Plan, gpus: Gpus) -> dict[str, Any]:
         "gpus": _gpus(gpus),
         "limits": {name: list(limit) for name, limit in limits.told().items()},
         "supervise": __version__,
-        "options": own_words(sys.argv, command),
+        "options": own_words(sys.argv, trial.typed if trial is not None and trial.typed else command),
     }
 
 

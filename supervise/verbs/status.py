@@ -92,7 +92,7 @@ def _describe(run: Run) -> dict[str, Any]:
         "keeper": keeper.pid if keeper else None,
         "members": [member.pid for member in members],
         "rss_bytes": sum(_rss(member.pid) for member in members),
-        "uptime_s": round(procfs.age_s(supervisor.ticks), 1) if supervisor else None,
+        "uptime_s": round(procfs.age_s((living(state, "leader") or supervisor).ticks), 1) if supervisor else None,
         "log": attempt.log if attempt else None,
         "time": round(time.time(), 3),
     }
@@ -104,7 +104,7 @@ def _describe_elsewhere(run: Run) -> dict[str, Any]:
     with contextlib.suppress(RefusedError):
         said = ask(run, "status", _ANSWER_S)
     told = said or state
-    began = (state.get("supervisor") or {}).get("ticks")
+    began = (state.get("leader") or state.get("supervisor") or {}).get("ticks")
     attempt = run.latest()
     cause = told.get("cause")
     return {

@@ -47,7 +47,7 @@ class Sweep:
         planned = plan.make(command, os.environ, options)
         self._options = replace(options, name=planned.need.run)
         self._names = [aliases(axis, planned.profile) for axis in swept]
-        self._trial = replace(trial, flags=frozenset().union(*self._names))
+        self._trial = replace(trial, flags=frozenset().union(*self._names), typed=tuple(command))
         self._swept, self._until_first = swept, until_first
         self._points = points(swept)
         # All of them before the first launch: a mistake in the last value must not be found out after hours.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from supervise.runner.attempt import own_options
+from supervise.runner.circumstances import own_words
 from supervise.text import redact, settings
 from supervise.verbs.recorded_command import option, recorded
 
@@ -93,11 +93,11 @@ def test_what_is_damaged_is_unknown(more: dict[str, Any], phrase: str) -> None:
 
 def test_our_own_options_are_what_stood_before_the_command() -> None:
     command = ["vllm", "serve", "M", "--port", "1"]
-    assert own_options(["supervise", *command], command) == []
-    assert own_options(["supervise", "run", "--tty", *command], command) == ["run", "--tty"]
-    assert own_options(["supervise", "--tty"], command) is None
-    assert own_options(["/usr/bin/pytest"], command) is None
-    assert own_options(command, command) is None
+    assert own_words(["supervise", *command], command) == []
+    assert own_words(["supervise", "run", "--tty", *command], command) == ["run", "--tty"]
+    assert own_words(["supervise", "--tty"], command) is None
+    assert own_words(["/usr/bin/pytest"], command) is None
+    assert own_words(command, command) is None
     assert recorded(record(command, options=["run", "--tty"]), {}).own == ("--tty",)
     assert recorded(record(command, options=["--replace", "-d"]), {}).own == ("-d",)
     own = ["--watch", "/a", "--watch=/b", "--name", "--watch"]
