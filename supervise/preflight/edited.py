@@ -6,6 +6,7 @@ the last attempt, or than the installation. Where more of them are, somebody has
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -66,6 +67,23 @@ def look(need: Need, env: Mapping[str, str], packages: Sequence[str], watch: Seq
         return known
 
 
+def changed_since(when_ns: int, site: Sequence[str], packages: Sequence[str], watch: Sequence[str]) -> tuple[str, ...]:
+    """Python files that were written after a moment, whatever their content is now; blocking, tens of milliseconds.
+
+    Args:
+        when_ns: nanoseconds since the epoch.
+        site: directories that the server's Python imports from.
+        packages: names that the engine is installed under.
+        watch: absolute paths of what the user works on.
+    """
+    deadline = time.monotonic() + _DEADLINE_S
+    places = (os.path.join(place, distribution.normal(name)) for place in site for name in packages)
+    written = {path: state.st_ctime_ns for place in places for path, state in _python_files(place, deadline)}
+    if watch:
+        written |= {path: state[1] for path, state in watched.look(watch).files.items() if path.endswith(".py")}
+    return tuple(sorted(path for path, changed_ns in written.items() if changed_ns > when_ns))
+
+
 class _Looking:
     """One look.
 
@@ -92,7 +110,9 @@ class _Looking:
                 found += self._in_checkout(root, packages)
         if self._began_ns is not None and watch:
             young = [path for path, state in watched.look(watch).files.items() if state[1] > self._began_ns]
-            found += self._few(path for path in young if path.endswith(".py") and not self._same(path))
+            young = self._few(path for path in young if path.endswith(".py") and not self._same(path))
+            put_back = self._published(young, packages)
+            found += [path for path in young if path not in put_back]
         return [path for path in dict.fromkeys(found) if os.path.isfile(path)][:MOST]
 
     def _known(self) -> Iterator[str]:
@@ -125,6 +145,16 @@ class _Looking:
             return _proven(installed, young, added=compared) if young else []
         except (OSError, ValueError):
             return []
+
+    def _published(self, paths: Sequence[str], packages: Sequence[str]) -> set[str]:
+        """Those that are as their package has them: they were put back, and no edit can take effect."""
+        found: set[str] = set()
+        for name in packages if paths else ():
+            for installed in self._installed(name):
+                below = {path for path in paths if path.startswith(installed.site + os.sep)}
+                with contextlib.suppress(OSError, ValueError):
+                    found |= below.difference(_proven(installed, list(below), added=True))
+        return found
 
     def _installed(self, name: str) -> Iterator[Distribution]:
         """The distribution whose files are imported under that name: it has a directory of that name beside it."""

@@ -90,7 +90,9 @@ class Comparison:
         parts = ["circumstances"] if any(map(_unrecorded_keys, sides)) else []
         codes = [side.sources for side in sides if side.sources is not None]
         parts += ["code"] if self.patches is None or unrevised(*codes) else []
-        return f"{' and '.join(parts)} not compared" if parts else ""
+        said = [f"{' and '.join(parts)} not compared"] if parts else []
+        said += [f"{each.meanwhile} changed while #{each.number} loaded" for each in sides if each.meanwhile]
+        return "; ".join(said)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -154,6 +156,8 @@ def compare(run: str, before: Side, after: Side, patches: tuple[Patch, ...] | No
 def _course(before: Side, after: Side) -> Course:
     """How the end of one compares with that of the other."""
     which = f"#{before.number}"
+    if after.serves and before.cause is not None and before.ready_s is None:
+        return Course(f"cause moved: {before.ended()} -> {after.ended()}", False)
     if before.outcome is None or after.outcome is None:
         return Course(_unlike(before, after), None)
     one, other = before.cause, after.cause
@@ -209,6 +213,8 @@ def _unrecorded(side: Side) -> list[str]:
         found.append(f"{', '.join(missing)} of {which}")
     if side.sources is None:
         found.append(f"code of {which}")
+    if side.meanwhile:
+        found.append(f"what {which} imported: {side.meanwhile} changed while it loaded")
     if side.outcome is None:
         found.append(f"end of {which}{', which runs' if side.live else ''}")
     return found

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     Between = Callable[[Attempt, Attempt], tuple[Patch, ...] | None]
 
 
-def side(attempt: Attempt, *, live: bool = False, outcome: Mapping[str, Any] | None = None) -> Side:
+def side(
+    attempt: Attempt, *, live: bool = False, serves: bool = False, outcome: Mapping[str, Any] | None = None
+) -> Side:
     """Read what an attempt has left.
 
     Args:
         attempt: one that is kept.
         live: whether it still runs.
+        serves: whether it is ready by now.
         outcome: its outcome.json, where that is known already.
     """
     from supervise.attempts import sources
@@ -34,7 +37,7 @@ def side(attempt: Attempt, *, live: bool = False, outcome: Mapping[str, Any] | N
     notes = [_note(attempt, "attempt")] if record is None else []
     notes += [_note(attempt, "outcome")] if ended is None and not live else []
     notes += [_note(attempt, "sources")] if code is None and _exists(attempt, "sources") else []
-    return Side(attempt.number, record, ended, attempt.read("slate"), code, live, tuple(notes))
+    return Side(attempt.number, record, ended, attempt.read("slate"), code, live, tuple(notes), live and serves)
 
 
 def compared(run: Run, before: Side, after: Side, between: Between | None = None) -> Comparison:

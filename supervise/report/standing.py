@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ _ENDS = {
 class Side:
     """What an attempt has left, None where it is missing or damaged: attempt.json, outcome.json, slate.json, its code.
 
-    `live` says that it still runs; `notes` what is wrong with the files.
+    `live` says that it still runs, `serves` that it is ready by now; `notes` what is wrong with the files.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Side:
     sources: Sources | None = None
     live: bool = False
     notes: tuple[str, ...] = ()
+    serves: bool = False
 
     @property
     def cause(self) -> Diagnosis | None:
@@ -60,10 +62,19 @@ class Side:
         said = dict((self.outcome or {}).get("phases") or {})
         return said if self.ready_s is None else {**said, "ready": self.ready_s}
 
+    @property
+    def meanwhile(self) -> str:
+        """Names of the files that were written while it loaded, so that nobody knows which content it imported."""
+        effect = (self.outcome or {}).get("effect")
+        files = effect.get("files") if isinstance(effect, Mapping) else None
+        named = files.get("changed_while_loading") if isinstance(files, Mapping) else None
+        names = [posixpath.basename(each) for each in named if isinstance(each, str)] if isinstance(named, list) else []
+        return shorten(", ".join(names), _SHORT)
+
     def ended(self, *, whole: bool = False) -> str:
         """How it ended in a few words: `KeyError at weights`, `ready`; with the whole line of the cause."""
         if self.outcome is None:
-            return "runs" if self.live else "unknown"
+            return ("ready, and runs" if self.serves else "runs") if self.live else "unknown"
         if self.cause is not None:
             return cause_named(self.cause, whole=whole)
         outcome = str(self.outcome.get("outcome"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,14 @@ from supervise.text import home, printable
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from supervise.host.interpreter import Interpreter
     from supervise.model.process import Process
     from supervise.preflight.edited import Edited
     from supervise.report.console import Console
     from supervise.runner.plan import Plan
 
 _FIRST_S, _LAST_S = 0.5, 8.0
+_SHOWN, _RECORDED = 3, 64
 _WORDS = "changed, and nobody has imported it since the launch: another model's file, or one of another installation?"
 
 
@@ -88,6 +91,7 @@ class Effect:
             await self._in_thread(self._look_at_files)
             self._say_flags(final=True)
             self._say_files()
+            self._say_meanwhile()
 
     def record(self, listener: str | None) -> dict[str, Any]:
         """What is known now that it is over, as outcome.json has it.
@@ -106,6 +110,7 @@ class Effect:
         self._flags.look(self._members(), self._log)
 
     def _look_at_files(self) -> None:
+        self._files.look_back()
         if self._files.watched:
             self._files.compare(self._members())
 
@@ -128,13 +133,23 @@ class Effect:
             self._console.line("NO EFFECT", f"{home(path)}: {_WORDS}")
         self._tell(NoEffect(unread, _WORDS))
 
+    def _say_meanwhile(self) -> None:
+        files = self._files.meanwhile
+        if files:
+            more = f" +{len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+            titles = ", ".join(map(home, files[:_SHOWN])) + more
+            self._console.line("note", printable(f"{titles} changed while it loaded: what it imported is not known"))
+
 
 class _Files:
-    """The edited files."""
+    """The edited files; `meanwhile` are those that were written between the launch and readiness."""
 
     def __init__(self, plan: Plan, edited: Callable[[], Edited]) -> None:
         self.ready = self.said_unread = False
         self.unread: tuple[str, ...] = ()
+        self.meanwhile: tuple[str, ...] = ()
+        self._python: Interpreter | None = None
+        self._launched_ns: int | None = None
         self._plan, self._edited = plan, edited
         self._imported: Imported | None = None
         self._begun = self._closed = False
@@ -143,6 +158,7 @@ class _Files:
 
     def prepare(self) -> None:
         found = self._edited()
+        self._python = found.python
         self._why = "nothing was changed" if not found.files else found.why
         if found.python is None or not found.files:
             return
@@ -158,10 +174,20 @@ class _Files:
             self._imported = imported
 
     def begin(self) -> None:
+        self._launched_ns = time.time_ns()
         if self._imported is not None:
             self._imported.begin()
             self._begun = True
         self._closed = True
+
+    def look_back(self) -> None:
+        """See what was written while it loaded: it may have imported either content."""
+        from supervise.preflight.edited import changed_since
+
+        if self._launched_ns is not None:
+            site = self._python.site if self._python else ()
+            packages, watch = self._plan.profile.packages, self._plan.options.watch
+            self.meanwhile = changed_since(self._launched_ns, site, packages, watch)
 
     @property
     def watched(self) -> bool:
@@ -194,6 +220,7 @@ class _Files:
     def record(self) -> dict[str, Any]:
         changed = self._imported.paths if self._imported else ()
         told: dict[str, Any] = {"took_effect": self.took_effect, "changed": list(changed), "unread": list(self.unread)}
+        told |= {"changed_while_loading": list(self.meanwhile[:_RECORDED])} if self.meanwhile else {}
         return told | ({"unknown": printable(self._why)} if self._why else {})
 
     def close(self) -> None:

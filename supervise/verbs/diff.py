@@ -60,7 +60,8 @@ def diff(name: str | None, numbers: Sequence[int], *, as_json: bool, patch: bool
         return Exit.USAGE
     running = run.latest() if is_live(run) else None
     live = running.number if running is not None and running.read("outcome") is None else None
-    one, other = (side(run.attempt(number), live=number == live) for number in pair)
+    serves = (run.read_state() or {}).get("state") == "ready"
+    one, other = (side(run.attempt(number), live=number == live, serves=serves) for number in pair)
     found = compared(run, one, other)
     with answering():
         _tell(found, as_json=as_json, patch=patch)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.real import install_vllm, models
+from tests.real import install_vllm, models, vllm_copy
 from tests.real.server import RealVllm, Server
 from tests.support import launcher
 from tests.support.launcher import Supervise
@@ -17,9 +19,22 @@ from tests.support.sdbox import Box, refusal
 
 
 @pytest.fixture(scope="module")
-def real_vllm(tmp_path_factory: pytest.TempPathFactory) -> RealVllm:
-    """vLLM in its cached environment, installed if this machine has none yet."""
-    venv = install_vllm.install()
+def venv() -> Path:
+    """The cached environment of vLLM, made if this machine has none yet; nobody changes anything in it."""
+    return install_vllm.install()
+
+
+@pytest.fixture
+def copied(venv: Path, tmp_path: Path) -> Iterator[Path]:
+    """An environment with a vLLM that a test may change."""
+    root = tmp_path / "venv"
+    yield vllm_copy.make(venv, root)
+    shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module")
+def real_vllm(venv: Path, tmp_path_factory: pytest.TempPathFactory) -> RealVllm:
+    """vLLM in its cached environment, and models for it."""
     made = tmp_path_factory.mktemp("models")
     models.make(venv / "bin/python", made)
     caches = install_vllm.cache() / "engine"

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,10 @@ class Server:
         assert self._launched is not None
         return self._launched
 
-    def start(self, *more: str, model: str = "tiny") -> Server:
-        """Start it; returns at once."""
+    def start(self, *more: str, model: str = "tiny", options: Sequence[object] = ()) -> Server:
+        """Start it, with options of `supervise` before its command line; returns at once."""
         command = self.vllm.command(self.port, *more, model=model)
-        self._launched = self.supervise.start(*command, env=self.vllm.environment)
+        self._launched = self.supervise.start(*options, *command, env=self.vllm.environment)
         return self
 
     def wait_ready(self) -> Server:

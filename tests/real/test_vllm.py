@@ -1,4 +1,7 @@
-"""The main job on a real vLLM: whatever happens, the cause is the right line and nothing is left."""
+"""The main job on a real vLLM: whatever happens, the cause is the right line and nothing is left.
+
+That it serves and is stopped, tests/real/test_vllm_debug_loop.py shows.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,6 @@ ENGINE_UP = "Initializing a V1 LLM engine"
 LOADING = "Starting to load model"
 # A vLLM that loads takes the second of the repeated SIGTERMs and then some 10 s; the profile's grace is 30 s.
 STOP_S = 60.0
-
-
-def test_serves_and_stops(server: Server) -> None:
-    server.start().wait_ready()
-    (model,) = server.get("/v1/models")["data"]
-    answer = server.get("/v1/completions", {"model": model["id"], "prompt": "the quick brown", "max_tokens": 4})
-    assert answer["usage"]["completion_tokens"] >= 1
-
-    server.launched.send(signal.SIGTERM)
-    assert server.launched.wait(STOP_S) == -signal.SIGTERM
-    server.assert_nothing_left()
-    outcome = server.supervise.outcome()
-    assert (outcome["outcome"], outcome["cause"]) == ("asked", None)
-    assert (outcome["survivors"], outcome["left"], outcome["clean"]) == ([], [], True)
 
 
 def test_one_sigterm_stops_it_while_it_loads(server: Server) -> None:

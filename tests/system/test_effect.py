@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.launcher import Launched, Supervise, free_port
 from tests.support.readable import ROOT
+from tests.support.waiting import wait_until
 from tests.support.zoo import Zoo  # noqa: F401 - what zoo_packages is written for
 from tests.support.zoo_packages import _install
 
@@ -91,6 +92,34 @@ def test_an_edited_file_that_is_imported_and_one_that_is_not(rig: Rig) -> None:
     }
     assert "NO EFFECT" not in said
     assert "effect:" not in said
+
+
+def test_what_is_put_back_has_no_effect_to_be_missed(rig: Rig) -> None:
+    sampler = rig.site / "vllm/sampler.py"
+    published = sampler.read_text()
+    rig.edit("sampler.py")
+    launched = rig.launch(options=("--watch", rig.site / "vllm"))
+    launched.wait_said("NO EFFECT")
+    sampler.write_text(published)
+    wait_until(lambda: launched.stderr.count("\nready ") == 2, failure=lambda: launched.stderr)
+    launched.send(signal.SIGTERM)
+    launched.wait()
+    assert rig.supervise.outcome()["effect"]["files"]["changed"] == []
+    assert launched.stderr.count("NO EFFECT") == 1
+
+
+def test_what_is_written_while_it_loads_makes_its_code_unknown(rig: Rig) -> None:
+    words = ("vllm", "serve", "stand-in", "--port", free_port(), "--load-s", 1.5)
+    launched = rig.supervise.start(*words, env=rig.env)
+    rig.supervise.wait_state("starting")
+    wait_until(rig.supervise.log)
+    rig.edit("worker.py")
+    launched.wait_said("worker.py changed while it loaded: what it imported is not known")
+    rig.edit("sampler.py")  # by now it serves
+    launched.send(signal.SIGTERM)
+    launched.wait()
+    files = rig.supervise.outcome()["effect"]["files"]
+    assert files["changed_while_loading"] == [str(rig.site / "vllm/worker.py")]
 
 
 def test_a_wrapper_that_changes_a_flag(rig: Rig) -> None:

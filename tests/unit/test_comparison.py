@@ -35,6 +35,7 @@ RECORD: dict[str, Any] = {
     "host": {"boot_id": "b"},
 }
 READY = {"outcome": "asked", "ready_s": 98.0, "phases": {"start": 8.0, "weights": 90.0}, "failed": False, "cause": None}
+PATCHED = {"files": {"changed_while_loading": ["/site/vllm/models/llama.py"]}}
 CODE = Sources("/venv/bin/python", "3.12.1", {"torch": "2.9.0"}, (Root("vllm", "/site", Base.WHEEL, "0.11.0"),))
 PATCH = Patch("vllm", "vllm/models/deepseek_v2.py", "--- a\n+++ b\n", 12, 3, known=True)
 
@@ -164,6 +165,7 @@ def test_gpus_that_another_machine_has_are_others() -> None:
             "environment, options of supervise, limits, engine profile, directory",
         ),
         (dataclasses.replace(side(outcome=None), live=True), "end of #6, which runs"),
+        (side(outcome={**READY, "effect": PATCHED}), "what #6 imported: llama.py changed while it loaded"),
     ],
 )
 def test_what_is_not_recorded_is_unknown_and_not_the_same(before: Side, unknown: str) -> None:
@@ -255,6 +257,8 @@ def test_two_lines_say_what_was_not_compared() -> None:
     assert lines(of(side(sources=None), side(7, cwd="/tmp")))[0].endswith("directory: /srv -> /tmp; code not compared")
     lost = dataclasses.replace(side(), record=None)
     assert lines(of(lost, side(7)))[0] == "nothing recorded differs from #6; circumstances not compared"
+    patched = side(7, {**READY, "effect": PATCHED})
+    assert lines(of(side(), patched))[0] == "nothing recorded differs from #6; llama.py changed while #7 loaded"
 
 
 def test_two_lines_tell_how_much_faster_it_was() -> None:
@@ -341,6 +345,18 @@ def test_a_table_fits_a_terminal(width: int) -> None:
     many = Row(side(4), 1.0, 2.0, None, of(side(3), side(4, argv=["vllm", *(f"--flag-{n}" for n in range(50))])))
     assert all(len(line) < width for line in table([*rows(), many], width).splitlines())
     assert "--flag-49" in table([many], None)
+
+
+def test_one_that_serves_has_got_over_the_cause_of_the_one_before() -> None:
+    living = dataclasses.replace(side(7, None), live=True)
+    loading = of(side(6, failed("KeyError: 'x'")), living)
+    assert loading.course == ("#6: KeyError at weights; #7: runs", None)
+    serving = of(side(6, failed("KeyError: 'x'")), dataclasses.replace(living, serves=True))
+    assert serving.course == ("cause moved: KeyError at weights -> ready, and runs", False)
+    assert serving.same is False
+    # What came after readiness may come again.
+    late = side(6, {**failed("KeyError: 'x'", phase="run"), "ready_s": 98.0})
+    assert of(late, dataclasses.replace(living, serves=True)).course.same is None
 
 
 def test_how_far_a_living_one_got() -> None:
