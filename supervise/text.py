@@ -15,6 +15,10 @@ _SECRET_FLAGS = ("api-key", "password", "secret")
 # A token is a secret only where it is the thing that is named: engines count tokens, and have tokenizers.
 _TOKEN = re.compile(r"TOKEN(?:[-_]?\d+)?\Z", re.IGNORECASE)
 HIDDEN = "***"
+# The user-info of a URL (RFC 3986, 3.2.1): a password goes to the last `@` before the path.
+_PASSWORD = re.compile(r'(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#"@:]*:)[^\s/?#"]+@')
+# A user alone is a token where HTTP is spoken; elsewhere, with ssh above all, it is a name.
+_TOKEN_ALONE = re.compile(r'(?P<before>(?<![A-Za-z0-9])https?://)[^\s/?#"@:]+@', re.IGNORECASE)
 _SETTINGS = (
     "VLLM_", "SGLANG_", "SGL_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "HF_", "HUGGING_FACE_", "TRANSFORMERS_", "TORCH",
     "PYTORCH_", "TRITON_", "FLASHINFER_", "RAY_", "OMP_", "HIP_", "ROCR_", "HSA_", "LD_LIBRARY_PATH", "LD_PRELOAD",
@@ -24,7 +28,13 @@ _SETTINGS = (
 
 def printable(text: str) -> str:
     """Text from outside (a process title, a log line), harmless on a terminal: control characters become visible."""
-    return "".join(c if c == "\t" or unicodedata.category(c)[0] != "C" else f"\\x{ord(c):02x}" for c in text)
+    return "".join(c if c == "\t" or not _is_control(c) else f"\\x{ord(c):02x}" for c in text)
+
+
+def _is_control(letter: str) -> bool:
+    """Whether it may move a cursor: categories Cc, Cf and the like, and those that separate lines (Zl, Zp)."""
+    category = unicodedata.category(letter)
+    return category[0] == "C" or category in ("Zl", "Zp")
 
 
 def shorten(text: str, width: int) -> str:
@@ -83,26 +93,41 @@ _ABBREVIATED = (
 
 
 def redact(argv: Sequence[str]) -> list[str]:
-    """The command line without secrets: the value of any flag or assignment whose name speaks of one."""
+    """The command line without secrets: values of flags and assignments whose name speaks of one, passwords in URLs."""
     shown: list[str] = []
     # Whether the next word is a secret, and whether it may also be the next flag.
     hide = further = False
     for word in argv:
-        name, equals, _ = word.partition("=")
-        secret = _is_secret(name)
+        # What is given to our own --set: `env:NAME=a,b`, or a flag that may stand there without its dashes.
+        joined = "--set=" if word.startswith("--set=") else ""
+        swept = bool(joined) or shown[-1:] == ["--set"]
+        name, equals, _ = word.removeprefix(joined).partition("=")
+        secret = _is_secret(name.removeprefix("env:")) or (swept and _is_secret(f"--{name.lstrip('-')}"))
         if hide and not (further and word.startswith("-")):
             shown.append(HIDDEN)
             hide = further = _goes_on(shown)
             continue
-        shown.append(name + equals + HIDDEN if secret and equals else word)
+        shown.append(joined + name + equals + HIDDEN if secret and equals else without_passwords(word))
         hide, further = secret and not equals and name.startswith("-"), False
     return shown
+
+
+def without_passwords(word: str) -> str:
+    """A word in which the passwords of URLs are hidden: `redis://ann:***@host`."""
+    if "://" not in word:
+        return word
+    return _TOKEN_ALONE.sub(rf"\g<before>{HIDDEN}@", _PASSWORD.sub(rf"\g<before>{HIDDEN}@", word))
+
+
+def hides(word: str) -> bool:
+    """Whether a recorded word is not the one that was given, because a secret was in it."""
+    return word == HIDDEN or f"{HIDDEN}@" in word
 
 
 def settings(env: Mapping[str, str]) -> dict[str, str]:
     """What the environment says to engines and to what they are built on, without secrets, sorted by name."""
     return {
-        name: HIDDEN if _is_secret(name) else value
+        name: HIDDEN if _is_secret(name) else without_passwords(value)
         for name, value in sorted(env.items())
         if name.startswith(_SETTINGS) and "\n" not in value
     }

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from supervise.attempts.store import Attempt, Run
 from supervise.model.profile import Profile
-from supervise.text import redact
+from supervise.text import redact, roughly
 
 _MOST = 20
 _WHERE = (
@@ -23,6 +23,8 @@ _WHERE = (
 # A bar's speed tells nothing before this.
 _LEAST_PERCENT = 10
 _OVERDUE = 2.0
+# Of a start-up of a few seconds nobody needs to be told when it is over.
+_WORTH_TELLING_S = 5.0
 
 Phases = Mapping[str, float]
 
@@ -32,6 +34,12 @@ class Eta(NamedTuple):
 
     seconds: float | None = None
     overdue: bool = False
+
+    def told(self, spent_s: float) -> str:
+        """The same as people read it, after so many seconds of start-up; nothing where that is of no interest."""
+        if self.overdue:
+            return "overdue" if spent_s >= _OVERDUE * _WORTH_TELLING_S else ""
+        return "" if self.seconds is None or self.seconds < _WORTH_TELLING_S else f"ETA {roughly(self.seconds)}"
 
 
 UNKNOWN = Eta()

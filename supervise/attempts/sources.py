@@ -77,7 +77,12 @@ def content(attempt: Attempt, root: Root, path: str) -> bytes | None:
         Its bytes, None if no copy was kept, or it is not what it was any more.
     """
     source = next((each for each in root.files if each.path == path), None)
-    if source is None or not source.kept or source.digest is None:
+    return None if source is None else copy_of(attempt, source)
+
+
+def copy_of(attempt: Attempt, source: Source) -> bytes | None:
+    """The copy of a file of an attempt, see `content`."""
+    if not source.kept or source.digest is None:
         return None
     try:
         data = files.read_regular(os.path.join(attempt.path, _NAME, source.digest), LARGEST_COPY)
@@ -148,15 +153,18 @@ def _source(said: dict[str, Any], base: Base) -> Source:
         raise ValueError("digest")
     if type(size) is not int or not 0 <= size < _MOST or type(kept) is not bool or (kept and digest is None):
         raise ValueError("size")
-    return Source(_path(said["path"], base), Change(said["change"]), digest, size, kept)
+    path = _path(said["path"], base)
+    if os.path.isabs(path) and digest is not None:
+        raise ValueError("path")
+    return Source(path, Change(said["change"]), digest, size, kept)
 
 
 def _path(value: object, base: Base) -> str:
-    """Relative, in its shortest form; only wheels install files beside their directory (`../../../bin/vllm`)."""
+    """In its shortest form; only wheels list files outside of their directory (`../../../bin/vllm`, `/etc/x`)."""
     path = _text(value)
-    if not path or os.path.isabs(path) or os.path.normpath(path) != path:
+    if not path or os.path.normpath(path) != path:
         raise ValueError("path")
-    if path.split("/")[0] == ".." and base is not Base.WHEEL:
+    if (os.path.isabs(path) or path.split("/")[0] == "..") and base is not Base.WHEEL:
         raise ValueError("path")
     return path
 

@@ -12,7 +12,9 @@ from supervise.attempts.store import VERSION, Run
 from supervise.host import files
 from supervise.model.sweep import Result
 
-_NAME = "sweep.json"
+NAME = "sweep.json"
+"""In the directory of its run."""
+
 _NUMBERS = ("ready_s", "ttft_s", "seconds")
 _MOST_S = 2.0**40
 
@@ -27,7 +29,7 @@ class State(NamedTuple):
 
 def read(run: Run) -> State | None:
     """The last sweep of a run, None if there is none or what is written of it is damaged."""
-    said = files.read_json(os.path.join(run.path, _NAME)) or {}
+    said = files.read_json(os.path.join(run.path, NAME)) or {}
     key, results, finished = said.get("key"), said.get("results"), said.get("finished")
     if not isinstance(key, str) or not isinstance(results, list) or not isinstance(finished, bool):
         return None
@@ -42,7 +44,12 @@ def write(run: Run, state: State) -> None:
         OSError: it could not be written.
     """
     said = {"version": VERSION, **state._asdict(), "results": [result._asdict() for result in state.results]}
-    files.write_json(os.path.join(run.path, _NAME), said)
+    files.write_json(os.path.join(run.path, NAME), said)
+
+
+def exists(run: Run) -> bool:
+    """Whether anything stands where the last sweep would."""
+    return os.path.lexists(os.path.join(run.path, NAME))
 
 
 @contextmanager

@@ -108,6 +108,8 @@ def _guarded(action: Callable[[], object]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)
+    except KeyboardInterrupt:
+        _die_of_interrupt()
     except Exception as error:
         if lack := _lack(error):
             _fail(Exit.INTERNAL, lack)
@@ -119,6 +121,19 @@ def _guarded(action: Callable[[], object]) -> None:
             raise
         told = f"{type(error).__name__}: {error}"
         _fail(Exit.INTERNAL, f"internal error: {told}; please report it, with SUPERVISE_TRACEBACK=1 for the details")
+
+
+def _die_of_interrupt() -> NoReturn:
+    """A Ctrl-C while we are still importing ourselves: nothing has begun, and the caller sees what it was."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        pass  # nobody reads it any more
+    os.kill(os.getpid(), signal.SIGINT)
+    sys.exit(128 + signal.SIGINT)
 
 
 def _answered(action: Callable[[], object]) -> None:

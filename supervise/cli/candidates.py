@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
 from typing import Any, NamedTuple, get_args
@@ -10,12 +11,11 @@ from supervise.cli.remote import split
 
 
 class Kind(StrEnum):
-    """What the shell is to offer; it knows best which files, programs and hosts there are."""
+    """What the shell is to offer; it knows best which files and programs there are."""
 
     WORDS = "words"
     FILES = "files"
     COMMANDS = "commands"
-    HOSTS = "hosts"
 
 
 class Candidate(NamedTuple):
@@ -33,10 +33,11 @@ class Answer(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is asked only if it is wanted: names of runs (all, or those that live), and of engine profiles."""
+    """What is asked only if it is wanted: names of runs (all, or those that live), of engine profiles, of hosts."""
 
     runs: Callable[[bool], Sequence[str]]
     profiles: Callable[[], Sequence[str]]
+    hosts: Callable[[], Sequence[str]]
 
 
 _LIVE = ("stop", "restart")
@@ -47,6 +48,8 @@ _OURS = (
     Candidate("--host", "Run the same supervise on another host, over ssh."),
     Candidate("--version", "Show the version."),
 )
+# The option and its value as one word; a lone -H is completed to itself.
+_HOST_BEGUN = re.compile(r"-H(?=.)|--host=")
 
 
 def answer(cli: Any, words: Sequence[str], known: Known) -> Answer:
@@ -58,11 +61,15 @@ def answer(cli: Any, words: Sequence[str], known: Known) -> Answer:
         known: what the machine knows.
     """
     *before, typed = words or [""]
+    if not before and (begun := _HOST_BEGUN.match(typed)) is not None:
+        return _hosts(begun[0], typed.removeprefix(begun[0]), known)
     first = True
     while before and (named := split(before)) is not None:
         if not named[0]:
-            return Answer(Kind.HOSTS)
+            return _hosts("", typed, known)
         before, first = named[1], False
+        # The runs of this machine are none of that one.
+        known = known._replace(runs=_no_runs)
     if not before and not typed.startswith("-"):
         return Answer(Kind.COMMANDS, _fitting(_verbs(cli), typed))
     if before and before[0] in cli.commands:
@@ -71,6 +78,17 @@ def answer(cli: Any, words: Sequence[str], known: Known) -> Answer:
     if before or "=" in typed:
         return found
     return Answer(found.kind, (*found.candidates, *_fitting(_OURS[0 if first else -1 :], typed)))
+
+
+def _no_runs(_: bool) -> Sequence[str]:
+    return ()
+
+
+def _hosts(before: str, typed: str, known: Known) -> Answer:
+    """Names of hosts: for the end of a word that may have the option and the user in front of it."""
+    user, at, name = typed.rpartition("@")
+    fitting = [host for host in known.hosts() if host.startswith(name)]
+    return Answer(Kind.WORDS, tuple(Candidate(f"{before}{user}{at}{host}") for host in fitting))
 
 
 def _verbs(cli: Any) -> list[Candidate]:

@@ -40,7 +40,6 @@ _supervise() {
     done
     case $kind in
         commands) mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -c -- "$last") ;;
-        hosts) mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -A hostname -- "$last") ;;
         words) ;;
         *) compopt -o default 2>/dev/null ;;
     esac
@@ -59,7 +58,6 @@ _supervise() {
     if (( ${#described} )); then _describe -t words supervise described; fi
     case ${answer[1]} in
         commands) _command_names -e ;;
-        hosts) _hosts ;;
         words) ;;
         *) [[ $PREFIX == --*=* ]] && compset -P '*='; _files ;;
     esac
@@ -77,8 +75,6 @@ function __supervise_complete
     switch "$answer[1]"
         case commands
             __fish_complete_command
-        case hosts
-            __fish_print_hostnames
         case words
         case '*'
             __fish_complete_path $typed
@@ -101,7 +97,7 @@ def completion(
         return
     from supervise.cli.candidates import Known, answer
 
-    found = answer(typer.main.get_command(app), words, Known(_runs, _profiles))
+    found = answer(typer.main.get_command(app), words, Known(_runs, _profiles, _hosts))
     typer.echo(found.kind.value)
     for word, told in found.candidates:
         typer.echo(f"{word}\t{told}" if told else word)
@@ -117,3 +113,9 @@ def _profiles() -> list[str]:
     from supervise.profiles.load import names
 
     return sorted(names())
+
+
+def _hosts() -> list[str]:
+    from supervise.host.ssh_hosts import names
+
+    return names()

@@ -123,6 +123,11 @@ class ProbeOptions:
             raise typer.BadParameter("--probe asks in its own way: leave out what the built-in completion is asked")
         if self.probe is not None and (not self.probe.strip() or "\0" in self.probe):
             raise typer.BadParameter("--probe: the command is empty")
+        if self.probe is not None:
+            from supervise.verbs.trying import mistake_in
+
+            if (mistake := mistake_in(self.probe)) is not None:
+                raise typer.BadParameter(f"--probe: {mistake}")
         return trial
 
     def _expected(self) -> Expected:

@@ -53,13 +53,14 @@ class Effective:
 
     `argvs` are the arguments of each of its processes that still has a command line, its YAML included; `settings` each
     mapping that it has printed. `exact`: these are the values as it has read them; else it may have changed them
-    itself. `guessed`: a wrapper of the user's own takes flags that are not the engine's.
+    itself. `guessed`: a wrapper of the user's own takes flags that are not the engine's, but not those in `unwanted`.
     """
 
     argvs: tuple[Arguments, ...] = ()
     settings: tuple[Mapping[str, object], ...] = ()
     exact: bool = False
     guessed: bool = False
+    unwanted: frozenset[str] = frozenset()
 
 
 def arrivals(given: Arguments, effective: Effective, profile: Profile) -> tuple[Arrival, ...]:
@@ -86,6 +87,7 @@ class _Names:
             for flag in spec.flags
         }
         self._defaults = {flag: spec.default for spec in profile.values.values() for flag in spec.flags}
+        self._places = {spec.flags[0]: spec.positional for spec in profile.values.values() if spec.flags}
         self.known = frozenset(map(self.of, (*self._groups, *profile.switches)))
 
     def of(self, flag: str) -> str:
@@ -93,6 +95,10 @@ class _Names:
 
     def default(self, flag: str) -> str | None:
         return self._defaults.get(flag)
+
+    def place(self, flag: str) -> int | None:
+        """Which of the words without a flag has the same value."""
+        return self._places.get(flag)
 
     def keys(self, flag: str) -> list[str]:
         """The names that the value may have among the settings: argparse makes them of long flags."""
@@ -107,6 +113,7 @@ class _Flags:
         self.words: dict[str, tuple[str, ...]] = {}
         self.spelled: dict[str, str] = {}
         self.files: dict[str, str] = {}
+        self.others = arguments.words
         for flag, words in arguments.flags.items():
             negative = flag.startswith("--no-") and not words
             name = names.of(f"--{flag[5:]}" if negative else flag)
@@ -136,7 +143,13 @@ def _arrival(name: str, wanted: _Flags, argvs: Sequence[_Flags], effective: Effe
         return Arrival(flag, Fate.ARRIVED, words)
     if effective.exact and verdicts and None not in verdicts:
         return Arrival(flag, Fate.ALTERED, words, (_shown(told[0]),))
-    if argvs and not told and _missed(name, words, names, guessed=effective.guessed):
+    place = names.place(name)
+    if place is not None:
+        # A wrapper may make a word without a flag of it; of another one nobody knows whether it is some flag's value.
+        there = any(same(words, each.others[place : place + 1]) for each in argvs)
+        return Arrival(flag, Fate.ARRIVED if there else Fate.UNKNOWN, words)
+    own = effective.guessed and flag not in effective.unwanted
+    if argvs and not told and _missed(name, words, names, guessed=own):
         return Arrival(flag, Fate.LOST, words)
     return Arrival(flag, Fate.UNKNOWN, words)
 

@@ -57,7 +57,12 @@ def named(cause: Candidate, end: End, echoes: Echoes, owners: Owners) -> Diagnos
 
 
 def meaning(cause: Candidate, owners: Owners) -> str:
-    """What a cause means, in a sentence."""
+    """What a cause means, and whether it is a known one."""
+    return happened(cause, owners) + ("" if cause.match is not None else " No known failure matches it.")
+
+
+def happened(cause: Candidate, owners: Owners) -> str:
+    """The same in one sentence, for a moment when more may be found yet."""
     if cause.match is not None:
         return cause.match.meaning
     who = cause.process or "The server"
@@ -68,7 +73,7 @@ def meaning(cause: Candidate, owners: Owners) -> str:
         Kind.BUILD: "could not compile what it needs",
         Kind.USAGE: "refused its command line",
     }[kind]
-    return f"{who} {did}{_where(cause.traceback, owners)}. No known failure matches it."
+    return f"{who} {did}{_where(cause.traceback, owners)}."
 
 
 def _advice(match: Match | None) -> tuple[str, ...]:

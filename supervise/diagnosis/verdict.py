@@ -11,7 +11,7 @@ from supervise.diagnosis.course import Course
 from supervise.diagnosis.facts import Facts
 from supervise.diagnosis.frames import Owners
 from supervise.diagnosis.matching import QUIET, Match, Matcher
-from supervise.diagnosis.naming import EVIDENCE, in_order, meaning, named
+from supervise.diagnosis.naming import EVIDENCE, happened, in_order, named
 from supervise.diagnosis.silence import explain
 from supervise.diagnosis.tracebacks import Place, Reading, TracebackAssembler
 from supervise.model.diagnosis import (
@@ -267,7 +267,7 @@ class Diagnoser:
         if cause is None:
             return Fatal(line, line.text.strip(), meaning="It dies and has printed no cause yet.")
         signature = cause.match.signature.id if cause.match else None
-        return Fatal(cause.line, cause.line.text.strip(), signature, meaning(cause, self._owners))
+        return Fatal(cause.line, cause.line.text.strip(), signature, happened(cause, self._owners))
 
     def _unnamed(self, end: End) -> Diagnosis:
         failure, meaning, advice, kind = explain(end, [match for _, match in self._echoes], ready=self._ready)

@@ -101,24 +101,29 @@ class Copies:
         self._deadline, self._files, self._bytes = deadline, MOST_FILES, MOST_BYTES
 
     def all(self, directory: str, paths: Iterable[tuple[str, Change]]) -> tuple[Source, ...]:
-        """Each of them, see `take`."""
-        return tuple(self.take(directory, path, change) for path, change in paths)
+        """Each of them as `take` reads it; here no link that leads out of the tree is followed."""
+        return tuple(self.take(directory, path, change, listed=False) for path, change in paths)
 
-    def take(self, directory: str, path: str, change: Change, seen: Seen | None = None) -> Source:
+    def take(
+        self, directory: str, path: str, change: Change, seen: Seen | None = None, *, listed: bool = True
+    ) -> Source:
         """Read a file of a root, and copy it if it is to be copied.
 
-        A link that leads out of the tree is not followed: then there is no digest.
+        A link that leads out of the tree is not followed: then there is no digest. But a file that a wheel lists may
+        be a link into the cache of what has installed it (uv, --link-mode symlink): Python imports what is there.
 
         Args:
             directory: of the root.
             path: relative to it.
             change: how it differs; of what is missing nothing is read.
             seen: what has been read of it already.
+            listed: whether it is one that a wheel lists if it is a modified one.
         """
-        full = f"{directory}/{path}"
+        full, size = f"{directory}/{path}", 0
+        follow = listed and change is Change.MODIFIED
         try:
             size = os.lstat(full).st_size if change is not Change.MISSING else 0
-            if change is Change.MISSING or not within(directory, path):
+            if change is Change.MISSING or not (follow or within(directory, path)):
                 return Source(path, change, None, size)
             size = os.stat(full).st_size
             if seen is None or seen.hexadecimal is None:
@@ -126,11 +131,11 @@ class Copies:
                     return Source(path, change, None, size)
                 seen = read(full, "sha256", self._deadline)
         except (OSError, ValueError):
-            return Source(path, change, None, 0)
+            return Source(path, change, None, size)
         return Source(path, change, seen.hexadecimal, seen.size, self._keep(directory, path, seen))
 
     def _keep(self, directory: str, path: str, seen: Seen) -> bool:
-        if seen.data is None or _PRIVATE.search(path):
+        if seen.data is None or any(map(_PRIVATE.search, (path, os.path.realpath(f"{directory}/{path}")))):
             return False
         if (directory, path) in self.contents:
             return self.contents[directory, path] == seen.data

@@ -15,6 +15,8 @@ from supervise.host import files
 _INFO = re.compile(r"(?P<name>[^-]+(?:-[^-]+)*?)-(?P<version>[^-]+)\.dist-info")
 _EGG = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+)(?:-py[\d.]+)?)?\.egg-info")
 
+_LARGEST_TOPS = 64 * 1024
+
 
 class Recorded(NamedTuple):
     """A file of a wheel: `sha256=…` and its size in bytes, each None where the RECORD leaves it out."""
@@ -69,11 +71,31 @@ class Distribution:
 
     def lists(self, path: str) -> bool:
         """Whether its RECORD has this path; told from the bytes, for a look at hundreds of them."""
+        return self._has(os.fsencode(path) + b",")
+
+    def lists_below(self, directory: str) -> bool:
+        """Whether its RECORD has any path in a directory; told from the bytes."""
+        return self._has(os.fsencode(directory) + b"/")
+
+    def tops(self) -> set[str] | None:
+        """Names at the top of its directory that it says are its own, for one without a RECORD; None if unknown."""
+        try:
+            with open(os.path.join(self.site, self.info, "top_level.txt"), encoding="utf-8") as file:
+                return set(file.read(_LARGEST_TOPS).split()) or None
+        except (OSError, ValueError):
+            return None
+
+    def _has(self, beginning: bytes) -> bool:
         try:
             with open(os.path.join(self.site, self.info, "RECORD"), "rb") as file:
-                return b"\n" + os.fsencode(path) + b"," in b"\n" + file.read()
+                return b"\n" + beginning in b"\n" + file.read()
         except OSError:
             return False
+
+
+def may_lack_digest(path: str) -> bool:
+    """Whether a RECORD need not have a digest of a file: of itself, and of its signatures (PEP 376, 427)."""
+    return path.endswith((".dist-info/RECORD", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s"))
 
 
 def is_bytecode(path: str) -> bool:
@@ -89,7 +111,8 @@ def find(name: str, site: Sequence[str]) -> list[Distribution]:
         site: directories in order of search.
 
     Returns:
-        One; several if the first directory with that name has more than one; none.
+        One; several if the first directory with that name has more than one, or if the name is that of a namespace that
+        several share (PEP 420); none.
     """
     for directory in site:
         named = [each for each in installed(directory) if normal(each.name) == normal(name)]
@@ -99,6 +122,8 @@ def find(name: str, site: Sequence[str]) -> list[Distribution]:
             return brought
         if named:
             return named
+        if parts := [each for each in installed(directory) if each.lists_below(normal(name))]:
+            return parts
     return []
 
 

@@ -20,9 +20,8 @@ from supervise.host.interpreter import Interpreter
 _LIBRARY = re.compile(r"/python(3)\.(\d+t?)(?:/|$)")
 _LARGEST = 8 * 1024 * 1024
 _ROOM = 16 * 1024 * 1024
-# Options of python(1) that change where its bytecode is, or whether there is any; they come first.
-_OPTIONS = ("-B", "-O", "-OO", "-X")
-_FIRST = 4
+# Options of python(1) that change where its bytecode is, or whether there is any.
+_OPTIONS = "BOX"
 
 Identity = tuple[int, ...]
 
@@ -57,7 +56,7 @@ class Imported:
     ) -> None:
         prefix = env.get("PYTHONPYCACHEPREFIX", "")
         self._tag = _tag(python)
-        usual = not prefix and not env.get("PYTHONOPTIMIZE") and not set(program[1:_FIRST]) & set(_OPTIONS)
+        usual = not prefix and not env.get("PYTHONOPTIMIZE") and not python.options & set(_OPTIONS)
         self._usual = usual and self._tag is not None
         self._writes = not env.get("PYTHONDONTWRITEBYTECODE")
         self._files = [

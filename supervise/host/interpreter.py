@@ -24,16 +24,19 @@ _LINKS = 8
 # They put an environment of their own choice in front of PATH.
 _CHOOSERS = frozenset({"uv", "uvx", "conda", "mamba", "micromamba", "pixi", "poetry", "pipenv", "hatch", "pdm", "rye"})
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
-_VALUED = "WXQ"
-_LAST = "cm"
+_VALUED, _LAST = "WXQ", "cm"
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python installation: its program, and the directories that it imports packages from, in its own order."""
+    """A Python installation: its program, and the directories that it imports packages from, in its own order.
+
+    `options`: the letters of those that it is started with, on its command line or in the `#!` of a script.
+    """
 
     executable: str
     site: tuple[str, ...]
+    options: frozenset[str] = frozenset()
 
 
 def find(
@@ -150,7 +153,7 @@ def _described(words: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[
         paths += [os.path.join(cwd, path) for path in env.get("PYTHONPATH", "").split(":") if path]
     if "S" not in options:
         paths += _site(where, env, user=not isolated and "s" not in options)
-    return Interpreter(executable, tuple(_existing(paths))), ""
+    return Interpreter(executable, tuple(_existing(paths)), frozenset(options)), ""
 
 
 def _options(words: Sequence[str]) -> set[str]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from watchfiles import Change
-from watchfiles._rust_notify import RustNotify
+from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from supervise.host import watched
 
@@ -96,7 +96,11 @@ class Notices:
 
 def _handle(paths: Sequence[str], *, recursive: bool) -> RustNotify | None:
     there = [path for path in paths if os.path.isdir(path)]
-    return RustNotify(there, False, False, 0, recursive, True) if there else None
+    try:
+        # Not to ignore a directory that may not be read: whatever comes after it would not be watched, either.
+        return RustNotify(there, False, False, 0, recursive, False) if there else None
+    except WatchfilesRustInternalError as error:  # so it calls EMFILE: no instance is left for this user
+        raise OSError(str(error)) from None
 
 
 def _identity(path: str) -> Identity:

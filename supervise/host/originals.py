@@ -91,7 +91,11 @@ class Originals:
         name = f"{_stem(installed.name, installed.version)}-{hashlib.sha256(said).hexdigest()[:16]}.zip"
         path = os.path.join(self._directory, name)
         held = _Archive(path)
-        left = {each: known for each, known in record.items() if _is_wanted(known) and each not in held.names}
+        left = {
+            each: known
+            for each, known in record.items()
+            if not os.path.isabs(each) and _is_wanted(known) and each not in held.names
+        }
         matching = _matching(installed, left, _MOST_BYTES - held.size)
         first = next(matching, None)
         if first is None:
@@ -164,6 +168,7 @@ class _Archive:
         self.names: frozenset[str] = frozenset()
         self.size = 0
         self._listed: dict[str, str] | None = None
+        self._opened: zipfile.ZipFile | None = None
         try:
             with zipfile.ZipFile(path) as archive:
                 about = json.loads(archive.read(_ABOUT))
@@ -188,10 +193,12 @@ class _Archive:
         if path not in self.names:
             return None
         try:
-            with zipfile.ZipFile(self._path) as archive:
-                if self._listed is None:
-                    self._listed = _listed(archive.read(_RECORD))
-                return _proven(archive, path, self._listed.get(path))
+            # Opening it reads its whole directory: once, not once for each file; no descriptor is kept.
+            if self._opened is None:
+                self._opened = zipfile.ZipFile(io.BytesIO(files.read_regular(self._path, _MOST_BYTES)))
+            if self._listed is None:
+                self._listed = _listed(self._opened.read(_RECORD))
+            return _proven(self._opened, path, self._listed.get(path))
         except _DAMAGED:
             return None
 

@@ -8,77 +8,15 @@ cache is not written to. Before anything is overwritten or removed a copy is kep
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from supervise.host import removal
+from supervise.host import removal, renaming
 from supervise.host.compiled import identity
+from supervise.host.saving import CHANGING, PIECE, READING, WRITING, NotPutBackError, Saving, closing, digest, write_all
 from supervise.model.litter import FileId, FileType
 from supervise.model.slate import Verdict
-
-_PIECE = 1 << 20
-_CHANGING = "it is being changed by somebody else"
-_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class NotPutBackError(Exception):
-    """A file is as it was before; the text is a phrase that says why."""
-
-
-class Saving:
-    """Copies of what is overwritten or removed, below one directory, by their absolute paths.
-
-    Args:
-        directory: absolute; it is made, for its owner alone, with the first copy.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self.kept: list[str] = []
-
-    def place(self, path: str) -> str:
-        """Where the copy of an absolute path is."""
-        return os.path.join(self.directory, path.lstrip("/"))
-
-    def keep(self, directory: int, path: str, state: os.stat_result) -> str:
-        """Keep a copy.
-
-        Args:
-            directory: the descriptor that the name of the file is looked up with.
-            path: its absolute path.
-            state: of the file that is meant.
-
-        Returns:
-            The sha256 of its content in hex, that of the path it names for a symbolic link.
-
-        Raises:
-            OSError: there is no whole copy of that very file.
-        """
-        target, name = self.place(path), os.path.basename(path)
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
-        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-        if stat.S_ISLNK(state.st_mode):
-            leads_to = os.readlink(name, dir_fd=directory)
-            os.symlink(leads_to, target)
-            self.kept.append(path)
-            return hashlib.sha256(os.fsencode(leads_to)).hexdigest()
-        digest = hashlib.sha256()
-        with _closing(os.open(name, _READING, dir_fd=directory)) as source:
-            if identity(os.fstat(source)) != identity(state):
-                raise NotPutBackError(_CHANGING)
-            with _closing(os.open(target, _WRITING, 0o600)) as copy:
-                while piece := os.read(source, _PIECE):
-                    digest.update(piece)
-                    _write_all(copy, piece)
-                os.fsync(copy)
-                os.utime(copy, ns=(state.st_atime_ns, state.st_mtime_ns))
-        self.kept.append(path)
-        return digest.hexdigest()
 
 
 def put(path: str, data: bytes, saving: Saving) -> None:
@@ -95,39 +33,46 @@ def put(path: str, data: bytes, saving: Saving) -> None:
     try:
         _make_directories(os.path.dirname(path))
         with removal.opened_directory(os.path.dirname(path)) as directory:
-            _put(directory, path, data, saving)
+            _clear(directory, path, data, saving)
+            with saving.unless_refused():
+                _put(directory, path, data, saving)
     except OSError as error:
         raise NotPutBackError(_phrase(error)) from None
     except ValueError as error:
         raise NotPutBackError(str(error)) from None
 
 
-def remove(path: str, digest: str, saving: Saving) -> None:
+def remove(path: str, wanted: str, saving: Saving) -> None:
     """Remove a file, if it is what was recorded and nobody uses it.
 
     Args:
         path: absolute and normal, without links in its directories.
-        digest: the sha256 that its content must have, in hex.
+        wanted: the sha256 that its content must have, in hex.
         saving: takes a copy first.
 
     Raises:
         NotPutBackError: it is as it was.
     """
     try:
-        with removal.opened_directory(os.path.dirname(path)) as directory:
-            state = _state(directory, os.path.basename(path))
-            if state is None:
-                return
-            if not stat.S_ISREG(state.st_mode):
-                raise NotPutBackError("it is no regular file")
-            if saving.keep(directory, path, state) != digest:
-                raise NotPutBackError("it is not what was recorded")
-            _expect_same(directory, os.path.basename(path), state)
-        verdict = removal.remove(path, FileId(state.st_dev, state.st_ino), FileType.REGULAR, os.geteuid())
+        with saving.unless_refused():
+            _remove(path, wanted, saving)
     except OSError as error:
         raise NotPutBackError(_phrase(error)) from None
     except ValueError as error:
         raise NotPutBackError(str(error)) from None
+
+
+def _remove(path: str, wanted: str, saving: Saving) -> None:
+    with removal.opened_directory(os.path.dirname(path)) as directory:
+        state = _state(directory, os.path.basename(path))
+        if state is None:
+            return
+        if not stat.S_ISREG(state.st_mode):
+            raise NotPutBackError("it is no regular file")
+        if saving.keep(directory, path, state) != wanted:
+            raise NotPutBackError("it is not what was recorded")
+        _expect_same(directory, os.path.basename(path), state)
+    verdict = removal.remove(path, FileId(state.st_dev, state.st_ino), FileType.REGULAR, os.geteuid())
     if verdict is not Verdict.GONE:
         raise NotPutBackError("it is in use, has a second name, or is somebody else's")
 
@@ -160,45 +105,91 @@ def _forgotten(entry: os.DirEntry[str]) -> bool:
     except OSError:
         return True
     file = FileId(state.st_dev, state.st_ino)
-    return removal.remove(entry.path, file, removal.file_type(state.st_mode), os.geteuid()) is Verdict.GONE
+    # Root puts back whose ever file it is; what was compiled of it goes as well.
+    whose = os.geteuid() or state.st_uid
+    return removal.remove(entry.path, file, removal.file_type(state.st_mode), whose) is Verdict.GONE
 
 
 def _put(directory: int, path: str, data: bytes, saving: Saving) -> None:
     name = os.path.basename(path)
-    before = _state(directory, name)
+    before, saved = _state(directory, name), ""
     if before is not None:
         if not stat.S_ISREG(before.st_mode) and not stat.S_ISLNK(before.st_mode):
             raise NotPutBackError("there is something else than a file in its place")
-        saving.keep(directory, path, before)
-    beside = f".{name}.supervise"
-    _clear(directory, beside, data)
-    fd = os.open(beside, _WRITING, 0o600, dir_fd=directory)
+        saved = saving.keep(directory, path, before)
+    beside = _beside(path)
+    fd = os.open(beside, WRITING, 0o600, dir_fd=directory)
     try:
-        with _closing(fd):
-            _write_all(fd, data)
+        with closing(fd):
+            write_all(fd, data)
             _give(fd, directory, name, before, data)
             os.fsync(fd)
         _expect_same(directory, name, before)
-        os.rename(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
+        swapped = _swap(directory, beside, name, missing=before is None)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(beside, dir_fd=directory)
         raise
+    if swapped:
+        _second_look(directory, path, saved, saving)
     _sync(os.path.dirname(path))
 
 
-def _clear(directory: int, beside: str, data: bytes) -> None:
-    """Take away what one of us left who was killed: its content proves it, which is a beginning of what is written."""
+def _swap(directory: int, beside: str, name: str, *, missing: bool) -> bool:
+    """Put a file in its place; whether what was there is beside it now, because this file system can exchange them.
+
+    Raises:
+        OSError, NotPutBackError: all is as it was.
+    """
+    try:
+        renaming.rename(directory, beside, name, renaming.NOREPLACE if missing else renaming.EXCHANGE)
+    except (FileExistsError, FileNotFoundError):
+        raise NotPutBackError(CHANGING) from None
+    except OSError as error:
+        if error.errno not in renaming.UNSUPPORTED:
+            raise
+        os.rename(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
+        return False
+    return not missing
+
+
+def _second_look(directory: int, path: str, saved: str, saving: Saving) -> None:
+    """Remove what was swapped out; if somebody has written to it since it was copied, it is copied once more.
+
+    Raises:
+        OSError, NotPutBackError: it could not be copied, and is in its place again.
+    """
+    name, beside = os.path.basename(path), _beside(path)
+    try:
+        state = os.stat(beside, dir_fd=directory, follow_symlinks=False)
+        if digest(directory, beside, state) != saved:
+            saving.keep(directory, path, state, beside)
+    except (OSError, NotPutBackError):
+        renaming.rename(directory, beside, name, renaming.EXCHANGE)
+        os.unlink(beside, dir_fd=directory)
+        raise
+    os.unlink(beside, dir_fd=directory)
+
+
+def _beside(path: str) -> str:
+    return f".{os.path.basename(path)}.supervise"
+
+
+def _clear(directory: int, path: str, data: bytes, saving: Saving) -> None:
+    """Take away what one of us left who was killed; what is no beginning of what is written is kept before."""
+    beside = _beside(path)
     state = _state(directory, beside)
     if state is None:
         return
-    left = b""
-    if stat.S_ISREG(state.st_mode) and state.st_size <= len(data):
-        with _closing(os.open(beside, _READING, dir_fd=directory)) as fd:
-            while piece := os.read(fd, _PIECE):
-                left += piece
-    if not stat.S_ISREG(state.st_mode) or state.st_size > len(data) or not data.startswith(left):
+    if not stat.S_ISREG(state.st_mode) and not stat.S_ISLNK(state.st_mode):
         raise NotPutBackError(f"{beside} beside it is in the way")
+    left = None
+    if stat.S_ISREG(state.st_mode) and state.st_size <= len(data):
+        with closing(os.open(beside, READING, dir_fd=directory)) as fd:
+            left = b"".join(iter(lambda: os.read(fd, PIECE), b""))
+    if left is None or not data.startswith(left):
+        saving.keep(directory, os.path.join(os.path.dirname(path), beside), state)
+        _expect_same(directory, beside, state)
     os.unlink(beside, dir_fd=directory)
 
 
@@ -217,7 +208,9 @@ def _give(fd: int, directory: int, name: str, before: os.stat_result | None, dat
         try:
             os.fchown(fd, *owner)
         except PermissionError:
-            raise NotPutBackError(f"it belongs to uid {owner[0]}, gid {owner[1]}") from None
+            # A new one has the group that the kernel gives to new ones there.
+            if before is not None or now.st_uid != owner[0]:
+                raise NotPutBackError(f"it belongs to uid {owner[0]}, gid {owner[1]}") from None
     os.fchmod(fd, mode)
 
 
@@ -245,27 +238,13 @@ def _state(directory: int, name: str) -> os.stat_result | None:
 def _expect_same(directory: int, name: str, before: os.stat_result | None) -> None:
     now = _state(directory, name)
     if (now and identity(now)) != (before and identity(before)):
-        raise NotPutBackError(_CHANGING)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+        raise NotPutBackError(CHANGING)
 
 
 def _sync(directory: str) -> None:
     """A rename is only as lasting as its directory; a file system that cannot sync one has done what it can."""
-    with contextlib.suppress(OSError), _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
+    with contextlib.suppress(OSError), closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         os.fsync(fd)
-
-
-@contextmanager
-def _closing(fd: int) -> Iterator[int]:
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _phrase(error: OSError) -> str:

@@ -9,9 +9,10 @@ import os
 import shlex
 import signal
 import string
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
-from supervise.host import program
+from supervise.host import kernel, program
 
 COMMAND = "SUPERVISE_SSH"
 """The variable with the ssh to use, as a shell would read it: `ssh -p 2222 -F file`."""
@@ -80,13 +81,28 @@ def for_any_shell(script: str) -> str:
     return f"""exec sh -c 'eval "$(printf "{told}")"'"""
 
 
-def start(command: Sequence[str], stdin: int | None, blocked: Iterable[int]) -> int:
+def on_terminal() -> bool:
+    """Whether we have a controlling terminal: ssh asks there, its keys are for us, and its shell continues a job."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def start(command: Sequence[str], stdin: int | None, blocked: Iterable[int] = (), *, apart: bool = False) -> int:
     """Start it as a child that shares our terminal and our output.
+
+    One that reads our terminal would outlive us there unseen, and with it what it holds on the other side: it gets a
+    SIGTERM when we end. One with a standard input of its own learns of our end from that.
 
     Args:
         command: its words.
         stdin: its standard input; None for our own.
-        blocked: signals that do not reach it.
+        blocked: signals that do not reach it, nor a master which it leaves behind for others (ssh_config(5),
+            ControlPersist).
+        apart: in a process group of its own, which what is sent to ours does not reach. On a terminal such a one is in
+            the background: it cannot ask there for a password, nor would it be continued with us.
 
     Returns:
         Its pid; nobody else waits for it.
@@ -94,26 +110,38 @@ def start(command: Sequence[str], stdin: int | None, blocked: Iterable[int]) -> 
     Raises:
         OSError: it cannot be started.
     """
-    return os.posix_spawnp(
-        command[0],
-        list(command),
-        os.environ,
-        file_actions=[] if stdin is None else [(os.POSIX_SPAWN_DUP2, stdin, 0)],
-        setsigmask=list(blocked),
-        # Python has it ignored, which a program would inherit.
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+    ours = os.getpid()
+
+    def become() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        if stdin is None:
+            kernel.die_with_parent(signal.SIGTERM)
+            if os.getppid() != ours:
+                os._exit(LOST)
+
+    # There is one thread. SIGPIPE and SIGXFSZ, which Python has ignored, are as they were for a program.
+    started = subprocess.Popen(
+        command, stdin=stdin, close_fds=False, preexec_fn=become, process_group=0 if apart else None
     )
+    # Nobody but `ended` waits for it.
+    started.returncode = 0
+    return started.pid
 
 
-def ended(pid: int) -> int | None:
-    """The exit status of a child, -n for a signal; None while it runs. If it has been stopped, so are we.
+def ended(pid: int, *, alike: bool) -> int | None:
+    """The exit status of a child, -n for a signal; None while it runs.
 
-    ssh stops itself alone when it is told to by its escape character (ssh(1), `~^Z`): the shell waits for us.
+    Args:
+        pid: of the child.
+        alike: whether we stop when a key or a question on the terminal has stopped it. ssh stops itself alone by its
+            escape character (ssh(1), `~^Z`), and the shell waits for us; without one nobody would continue us.
     """
     found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
     if not found:
         return None
     if os.WIFSTOPPED(status):
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # Whoever sends a SIGSTOP to ssh means that one, and continues it.
+        if alike and os.WSTOPSIG(status) != signal.SIGSTOP:
+            os.kill(os.getpid(), signal.SIGSTOP)
         return None
     return os.waitstatus_to_exitcode(status)

@@ -29,13 +29,14 @@ _COPIED = ("~", "#", "_flymake.py")
 # The kernel stamps files with a clock that ticks every 1 to 10 ms: a second change within a tick shows in no stamp.
 _TICK_NS = 50_000_000
 
-State = tuple[int, int, int]
+State = tuple[int, int, int, int]
 
 
 class Look(NamedTuple):
-    """What is there: size in bytes, time of change in ns and inode by path; `cut` says whether there is more of it.
+    """What is there, by path: size in bytes, time of change in ns, inode, time of modification in ns.
 
-    `fresh` are files which have changed so shortly before that a later change may leave the same state.
+    `cut` says whether there is more of it. `fresh` are files which have changed so shortly before that a later change
+    may leave the same state.
     """
 
     files: dict[str, State]
@@ -108,9 +109,14 @@ def digest(path: str, state: State) -> str | None:
         return None
 
 
+def content_of(state: State) -> tuple[int, ...]:
+    """What of a state is another one when the content is: not after chmod(1), and not for who sets times back."""
+    return (state[0], *state[2:])
+
+
 def _state(state: os.stat_result) -> State:
     # The time of change, which nobody can set: of a file that is copied with its times, too.
-    return (state.st_size, state.st_ctime_ns, state.st_ino)
+    return (state.st_size, state.st_ctime_ns, state.st_ino, state.st_mtime_ns)
 
 
 def _within(directory: str, ours: tuple[int, int] | None) -> Iterator[tuple[str, bool]]:

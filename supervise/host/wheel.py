@@ -10,11 +10,12 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from supervise.host import copying, distribution, files
+from supervise.host.belongings import Belongings, Whose, own_directories
 from supervise.host.copying import Copies, Seen
 from supervise.host.distribution import Distribution, Recorded
 from supervise.model.sources import Change, Source
@@ -32,7 +33,8 @@ _SETTLED_NS = 2_000_000_000
 class Comparison:
     """Paths relative to the directory of the distribution; `by_size` counts files of which only the size is known.
 
-    `files` has those that differ once more, with their digests, if copies were wanted.
+    `unread` could not be compared: not read, without a digest in the RECORD, or maybe of a distribution that has no
+    RECORD. `files` has those that differ once more, with their digests, if copies were wanted.
     """
 
     modified: list[str] = field(default_factory=list)
@@ -96,12 +98,6 @@ def compare(
     reading = _Reading(installed, record, digests, thorough=thorough, deadline=deadline, copies=copies)
     reading.look()
     return reading.result
-
-
-def own_directories(record: Mapping[str, Recorded]) -> list[str]:
-    """The top-level directories of a wheel's packages: not its metadata, not what lies outside (`../../bin`)."""
-    tops = dict.fromkeys(path.partition("/")[0] for path in record if "/" in path)
-    return [top for top in tops if top not in ("", "..") and not top.endswith(".dist-info")]
 
 
 class _Reading:
@@ -168,7 +164,7 @@ class _Reading:
         self._seen = None
         try:
             if state is None or stat.S_ISLNK(state.st_mode):  # uv can link a file into its cache
-                state = os.stat(f"{self._installed.site}/{path}")
+                state = os.stat(self._place(path))
             if not self._as_recorded(path, recorded, state):
                 self.result.modified.append(path)
                 self._differs(path, Change.MODIFIED, state)
@@ -194,6 +190,8 @@ class _Reading:
         if not stat.S_ISREG(state.st_mode) or (recorded.size is not None and state.st_size != recorded.size):
             return False
         if recorded.digest is None:
+            if not distribution.may_lack_digest(path):
+                raise ValueError("its RECORD has no digest of it")
             return True
         if not self._thorough and state.st_size > _SMALL and not path.endswith(".py"):
             self.result.by_size += 1
@@ -209,10 +207,14 @@ class _Reading:
             return str(known[-1])
         if algorithm not in _ALGORITHMS or time.monotonic() >= self._deadline:
             raise OSError(path)
-        self._seen = _read(f"{self._installed.site}/{path}", algorithm, self._deadline)
+        self._seen = _read(self._place(path), algorithm, self._deadline)
         if time.time_ns() - max(state.st_ctime_ns, state.st_mtime_ns) > _SETTLED_NS:
             self._fresh[path] = [*identity, self._seen.digest]
         return self._seen.digest
+
+    def _place(self, path: str) -> str:
+        """Where a file is; a RECORD may have absolute paths (PEP 376)."""
+        return os.path.join(self._installed.site, path)
 
     def _added(self, present: Mapping[str, os.stat_result]) -> None:
         """What nobody lists: several wheels may share a directory."""
@@ -222,20 +224,16 @@ class _Reading:
         linked = {path for path in added if stat.S_ISLNK(present[path].st_mode)}
         if linked:
             above = {path[:at] for path in self._record for at, letter in enumerate(path) if letter == "/"}
-            added = [path for path in added if path not in linked & above]
-        others = (each for each in distribution.installed(self._installed.site) if each != self._installed)
-        listed = _listed(others, set(added))
-        self.result.added = [path for path in added if path not in listed]
-
-
-def _listed(others: Iterable[Distribution], wanted: set[str]) -> set[str]:
-    found: set[str] = set()
-    for other in others:
-        try:
-            found |= wanted & other.record().keys()
-        except (OSError, ValueError):
-            continue
-    return found
+            led = linked & above
+            added = [path for path in added if path not in led]
+        belongings = Belongings(self._installed, self._record)
+        for path in (path for path in added if not belongings.listed(path)):
+            whose, _ = belongings.whose(path)
+            # In a directory of another distribution it is that one's, or was added to that one.
+            if whose is Whose.UNKNOWN:
+                self.result.unread.append(path)
+            elif whose is not Whose.THEIRS:
+                self.result.added.append(path)
 
 
 def _read(path: str, algorithm: str, deadline: float) -> Seen:

@@ -29,7 +29,8 @@ class Reason:
     """Why it ends, and what is known: `status` is the leader's exit code, negative for a signal.
 
     `signum` is what asked us to stop; with a cause other than ASKED that came when it was ending already. `restarts` is
-    True if somebody asked for it to begin anew, `anew` what for. `detail` is what made us end it, as people read it.
+    True if somebody asked for it to begin anew, `anew` what for. `detail` is what made us end it, or how we were asked,
+    as people read it.
     """
 
     cause: Cause
@@ -51,7 +52,9 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Sweeping:
-    """The slate is being cleaned; nothing of ours runs."""
+    """The slate is being cleaned; nothing of ours runs. `why` says what has cut a wait before it short, if anything."""
+
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +159,14 @@ class LaunchFailed(NamedTuple):
 
 
 class StopAsked(NamedTuple):
-    """Somebody wants it to stop, by a signal or as if by one.
+    """Somebody wants it to stop, by a signal or as if by one; then `why` says by what, for people.
 
     A second one takes the grace away, unless it is `patient`: then it only wants what is under way.
     """
 
     signum: int
     patient: bool = False
+    why: str = ""
 
 
 class Agreed:

@@ -113,8 +113,8 @@ def _running(state: Starting | Ready, event: Event) -> Step:
 
 def _wanted(event: StopAsked | RestartAsked | Broken, was_ready: bool) -> Reason:
     match event:
-        case StopAsked(signum):
-            return Reason(Cause.ASKED, signum=signum, was_ready=was_ready)
+        case StopAsked(signum, _, why):
+            return Reason(Cause.ASKED, signum=signum, was_ready=was_ready, detail=why)
         case RestartAsked(why):
             return Reason(Cause.ASKED, was_ready=was_ready, restarts=True, anew=why)
         case Broken():
@@ -133,8 +133,8 @@ def _capturing(state: Capturing, event: Event) -> Step:
     match event:
         case EvidenceTaken():
             return _stop(state.reason)
-        case StopAsked(signum):
-            return _stop(_asked_too(state.reason, signum))
+        case StopAsked():
+            return _stop(_asked_too(state.reason, event))
         case RestartAsked(why):
             return Step(replace(state, reason=_again(state.reason, why)))
         case Broken():
@@ -148,11 +148,11 @@ def _capturing(state: Capturing, event: Event) -> Step:
 
 def _ending(state: Stopping | Killing, event: Event) -> Step:
     match event:
-        case StopAsked(signum, patient) if patient or state.reason.again:
+        case StopAsked(_, patient) if patient or state.reason.again:
             # Of what was to begin anew this is the first stop.
-            return Step(replace(state, reason=_asked_too(state.reason, signum)))
-        case StopAsked(signum):
-            return Step(Killing(_asked_too(state.reason, signum)), (Effect.ESCALATE,))
+            return Step(replace(state, reason=_asked_too(state.reason, event)))
+        case StopAsked():
+            return Step(Killing(_asked_too(state.reason, event)), (Effect.ESCALATE,))
         case RestartAsked(why):
             return Step(replace(state, reason=_again(state.reason, why)))
         case LeaderExited(status):
@@ -164,9 +164,12 @@ def _ending(state: Stopping | Killing, event: Event) -> Step:
     return Step(state)
 
 
-def _asked_too(reason: Reason, signum: int) -> Reason:
+def _asked_too(reason: Reason, asked: StopAsked) -> Reason:
     """It is ending for another reason already; this one says that nothing is to follow."""
-    return reason if reason.signum is not None else replace(reason, signum=signum)
+    if reason.signum is not None:
+        return reason
+    detail = asked.why if reason.cause is Cause.ASKED else reason.detail
+    return replace(reason, signum=asked.signum, detail=detail)
 
 
 def _again(reason: Reason, why: str) -> Reason:
@@ -176,8 +179,8 @@ def _again(reason: Reason, why: str) -> Reason:
 
 def _verifying(state: Verifying, event: Event) -> Step:
     match event:
-        case StopAsked(signum):
-            return Step(replace(state, reason=_asked_too(state.reason, signum)))
+        case StopAsked():
+            return Step(replace(state, reason=_asked_too(state.reason, event)))
         case RestartAsked(why):
             return Step(replace(state, reason=_again(state.reason, why)))
         case Broken():
@@ -203,10 +206,12 @@ def _relaunched_or(done: Done, diagnosis: Diagnosis | None, restarts: Restarts) 
 
 def _waiting(state: Waiting, event: Event) -> Step:
     match event:
-        case RelaunchDue() | RestartAsked():
+        case RelaunchDue():
             return Step(Sweeping())
-        case StopAsked(signum):
-            return Step(Done(128 + signum, reraise=signum))
+        case RestartAsked(why):
+            return Step(Sweeping(why or "asked to restart"))
+        case StopAsked(signum, _, why):
+            return Step(Done(128 + signum, reraise=signum, why=why or None))
         case Broken():
             return Step(Done(Exit.INTERNAL))
     return Step(state)

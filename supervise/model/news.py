@@ -10,13 +10,17 @@ if TYPE_CHECKING:
 
 
 class Entered(NamedTuple):
-    """The run is in a new state, named as in run.json; `at` is in seconds since the epoch."""
+    """The run is in a new state, named as in run.json; `at` is in seconds since the epoch.
+
+    `cut_short` says what has ended a wait for the next attempt before its time, if anything has.
+    """
 
     state: str
     attempt: int | None
     phase: str | None
     cause: str | None
     at: float
+    cut_short: str = ""
 
 
 class Swept(NamedTuple):
@@ -152,6 +156,12 @@ class NoEffect(NamedTuple):
     why: str
 
 
+class Meanwhile(NamedTuple):
+    """Files that were written while it loaded, none perhaps, told once it is ready: what it imported is not known."""
+
+    files: tuple[str, ...]
+
+
 class Altered(NamedTuple):
     """Sentences about flags that did not arrive as they were given; those that were told before are not told again."""
 
@@ -181,6 +191,7 @@ News = (
     | Relaunching
     | Changed
     | NoEffect
+    | Meanwhile
     | Altered
     | Over
 )

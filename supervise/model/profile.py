@@ -123,10 +123,11 @@ class Profile:
     attempt's private runtime directory, `{tmp}` the temporary directory before, `{user}` the user name. `signatures`
     names the signature sets in profiles/signatures/, `leftovers` those of profiles/leftovers/,
     `parts` are the launches that are no whole server, the first that is meant counts.
-    `packages` are the distributions that the engine is installed from. `switches` take no value and `lists` take
-    several words; any other flag takes one. `gpu_product` names the values whose product is the number of GPUs over all
-    nodes, each one in `gpu_unless` only while the value it maps to is not given by a flag. `patience` are the seconds
-    that nothing may move in a phase of start-up.
+    `packages` are the distributions that the engine is installed from. `switches` take no value, and `lists` take
+    several words; any other flag takes one. An engine that says which switches are `one_way` has a form `--no-x` of
+    every other. `gpu_product` names the values whose product is the number of GPUs over all nodes, each one in
+    `gpu_unless` only while the value it maps to is not given by a flag. `patience` are the seconds that nothing may
+    move in a phase of start-up.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Profile:
     forms: tuple[Form, ...]
     values: dict[str, FlagSpec]
     switches: frozenset[str]
+    one_way: frozenset[str]
     lists: frozenset[str]
     config_flags: tuple[str, ...]
     ports: tuple[PortRule, ...]
@@ -157,6 +159,12 @@ class Profile:
     parts: tuple[PartRule, ...] = ()
     liveness: LivenessRule | None = None
     settings: SettingsRule | None = None
+
+    @property
+    def negatable(self) -> frozenset[str]:
+        """The switches that have a form `--no-x`."""
+        both = (flag for flag in self.switches - self.one_way if flag.startswith("--"))
+        return frozenset(both) if self.one_way else frozenset()
 
     def in_part(self, name: str | None) -> Profile:
         """This profile for a launch that is a part of a server (`Need.part`), unchanged for a whole one."""

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 ELSEWHERE = "its port is answered by somebody else"
 """How a diagnosis calls the end of a server in whose place another one answered."""
 
+PASSING = ("transient", "load")
+"""Classes of failures that may be different the next time."""
+
 _WIDTH = 200
-_PASSING = ("transient", "load")
 _OURS = {"broken": "supervise itself failed", "keeper-lost": "its keeper was killed"}
 
 
@@ -57,13 +59,30 @@ class Expected:
         return self != Expected()
 
 
+class Setting(NamedTuple):
+    """What was set for a trial: a flag or a variable, with all its names, as they are spelled on a command line.
+
+    `words` are the value, none for a switch that is on; `absent` for one that is off and has no form for that.
+    """
+
+    names: frozenset[str]
+    words: tuple[str, ...] = ()
+    variable: bool = False
+    absent: bool = False
+
+    @property
+    def title(self) -> str:
+        """What people call it; no value is in it."""
+        return max(self.names, key=lambda name: (not name.startswith("--no-"), len(name), name))
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What is asked of a server once it is ready.
 
     `command` is the user's, for the shell; without it a completion is asked for where the engine serves them.
-    `prompt` and `max_tokens` are None where the user has not said. `timeout_s` is how long either may take. `flags` are
-    those whose values are tried: one that does not arrive has not been. `typed` is the server's command line as it was
+    `prompt` and `max_tokens` are None where the user has not said. `timeout_s` is how long either may take. `settings`
+    are what is tried of a sweep: what does not arrive has not been. `typed` is the server's command line as it was
     typed, before a value was set in it; empty where none was. `course` is filled in while the attempt lasts.
     """
 
@@ -72,7 +91,7 @@ class Trial:
     max_tokens: int | None = None
     expected: Expected = field(default_factory=Expected)
     timeout_s: float = 300.0
-    flags: frozenset[str] = frozenset()
+    settings: tuple[Setting, ...] = ()
     typed: tuple[str, ...] = ()
     course: Course = field(default_factory=lambda: Course(), compare=False)
 
@@ -88,13 +107,16 @@ class Course:
 
     `fatal`: while it was tried, its log said that it cannot go on; of what is said once it is asked to end nobody can
     tell what it means. `stopped_by` is the signal of somebody else who wanted the end, `end` the few words of the
-    diagnosis on how the server ended. `unread` names a changed file that nobody has imported, `altered` a flag that has
-    not arrived: then something else was tried than was meant.
+    diagnosis on how the server ended. `unread` names a changed file that nobody has imported, `altered` what was
+    set and has not arrived: then something else was tried than was meant. `blamed` is why a launch was refused that
+    could not have come to anything with what was set for it, `lasting` that any other one would have been refused, too.
     """
 
     attempt: int | None = None
     ready_s: float | None = None
     refusal: str | None = None
+    blamed: str | None = None
+    lasting: bool = False
     fatal: bool = False
     tested: Judgement | None = None
     stopped_by: int | None = None
@@ -119,6 +141,8 @@ def judge(course: Course) -> Judgement:
     Args:
         course: of the attempt.
     """
+    if course.attempt is None and course.blamed is not None:
+        return Judgement(Verdict.FAIL, course.blamed)
     if (why := _unseen(course)) is not None:
         return _skip(why)
     if course.outcome not in (None, "asked") or (course.fatal and course.failure is not None):
@@ -140,12 +164,12 @@ def _unseen(course: Course) -> str | None:
 
 
 def _failed(course: Course) -> Judgement:
-    cause = " ".join((course.cause or _how(course)).split())[:_WIDTH]
+    cause = _shortened(" ".join((course.cause or _how(course)).split()))
     if course.end == ELSEWHERE:
         return _skip(cause)
     # That it hangs is called transient for want of a cause: a relaunch may help, and the code is still to blame.
     blameless = course.outcome == "hung" and course.signature is None
-    if course.failure in _PASSING and not blameless:
+    if course.failure in PASSING and not blameless:
         return _skip(f"{cause} ({course.failure}: it may be different the next time)")
     return Judgement(Verdict.FAIL, cause, course.tested and course.tested.ttft_s)
 
@@ -154,6 +178,11 @@ def _how(course: Course) -> str:
     return {"not-ready": "not ready in time", "hung": "it hangs", "died": "it ended by itself"}.get(
         course.outcome or "", "it failed"
     )
+
+
+def _shortened(text: str) -> str:
+    """Not in the middle of a word, and not as if that were all."""
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH].rpartition(' ')[0] or text[:_WIDTH]} …"
 
 
 def _skip(why: str) -> Judgement:

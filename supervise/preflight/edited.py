@@ -29,6 +29,8 @@ MOST = 64
 _LARGEST = 8 * 1024 * 1024
 _DEADLINE_S = 2.0
 _REMEMBERED_S = 10.0
+# The clock that files are stamped with is behind ours by up to a tick.
+_TICK_NS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def look(need: Need, env: Mapping[str, str], packages: Sequence[str], watch: Seq
 
 
 def changed_since(when_ns: int, site: Sequence[str], packages: Sequence[str], watch: Sequence[str]) -> tuple[str, ...]:
-    """Python files that were written after a moment, whatever their content is now; blocking, tens of milliseconds.
+    """Files that were written after a moment, whatever their content is now; blocking, tens of milliseconds.
+
+    Of packages, in an editable installation as well, these are Python files, of what is watched all that counts there.
 
     Args:
         when_ns: nanoseconds since the epoch.
@@ -77,11 +81,20 @@ def changed_since(when_ns: int, site: Sequence[str], packages: Sequence[str], wa
         watch: absolute paths of what the user works on.
     """
     deadline = time.monotonic() + _DEADLINE_S
-    places = (os.path.join(place, distribution.normal(name)) for place in site for name in packages)
+    above = ((name, place) for name in packages for place in (*site, *_trees(name, site)))
+    places = [os.path.join(place, distribution.normal(name)) for name, place in above]
     written = {path: state.st_ctime_ns for place in places for path, state in _python_files(place, deadline)}
     if watch:
-        written |= {path: state[1] for path, state in watched.look(watch).files.items() if path.endswith(".py")}
-    return tuple(sorted(path for path, changed_ns in written.items() if changed_ns > when_ns))
+        written |= {path: state[1] for path, state in watched.look(watch).files.items()}
+    return tuple(sorted(path for path, changed_ns in written.items() if changed_ns > when_ns - _TICK_NS))
+
+
+def _trees(name: str, site: Sequence[str]) -> Iterator[str]:
+    """Directories that an editable installation of a package is imported from."""
+    for each in distribution.find(name, site):
+        url, editable = each.origin
+        if editable and (directory := distribution.directory_of(url)) is not None:
+            yield from (directory, os.path.join(directory, "src"))
 
 
 class _Looking:

@@ -111,6 +111,7 @@ def _profile(path: Path, top: Table) -> Profile:
         forms=tuple(_form(table) for table in launch.tables("forms")),
         values=values,
         switches=launch.flag_text("switches"),
+        one_way=launch.flag_text("one_way"),
         lists=launch.flag_text("lists"),
         config_flags=launch.flags("config_flags"),
         ports=tuple(_port(table, values) for table in top.tables("ports")),

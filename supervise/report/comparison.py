@@ -10,9 +10,9 @@ from supervise.model.restart import Identity
 from supervise.report.cause import to_data
 from supervise.report.changes import CIRCUMSTANCES, Difference, differences, package_differences
 from supervise.report.equipment import equipped, unequipped
-from supervise.report.revisions import patched, revised, unrevised
+from supervise.report.revisions import patched, revised, undecided, unrevised
 from supervise.report.standing import Side
-from supervise.text import duration
+from supervise.text import duration, shorten
 
 if TYPE_CHECKING:
     from supervise.report.patches import Patch
@@ -22,6 +22,7 @@ VERSION = 1
 
 # Seconds, and the share of the longer one: what moves less moves by itself.
 _NOTICED_S, _NOTICED = 1.0, 0.2
+_NAMED = 60
 _LAST = ("circumstance", "host", "option")
 _KEYS = {
     "argv": "command",
@@ -91,6 +92,7 @@ class Comparison:
         codes = [side.sources for side in sides if side.sources is not None]
         parts += ["code"] if self.patches is None or unrevised(*codes) else []
         said = [f"{' and '.join(parts)} not compared"] if parts else []
+        said += [f"content of {names} not compared"] if (names := _names(self.patches)) else []
         said += [f"{each.meanwhile} changed while #{each.number} loaded" for each in sides if each.meanwhile]
         return "; ".join(said)
 
@@ -201,7 +203,13 @@ def _unknown(before: Side, after: Side, patches: tuple[Patch, ...] | None) -> li
     if before.sources is not None and after.sources is not None:
         found += unrevised(before.sources, after.sources)
         found += ["content of changed files"] if patches is None else []
+        found += [f"content of {names}"] if (names := _names(patches)) else []
     return found
+
+
+def _names(patches: tuple[Patch, ...] | None) -> str:
+    """Files of which nobody can tell whether they differ."""
+    return shorten(", ".join(undecided(patches or ())), _NAMED)
 
 
 def _unrecorded(side: Side) -> list[str]:

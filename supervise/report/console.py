@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from supervise.model.exits import Exit
 from supervise.model.preflight import Level
+from supervise.report.letters import encoded, encoding_of
 from supervise.text import LABEL_WIDTH, duration, home, plural, printable, shorten, url
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _PIPE_BUF = 4096
 _PATIENCE_MS = 200
 _MOST_ALIKE = 20
 _MOST_NAMED = 200
+# Of whoever has set nothing, or says so: nobody knows what an escape sequence does there.
+_NO_TERMINALS = ("", "dumb", "unknown")
 RELAUNCH = {
     "deterministic": "cannot help: it would fail the same way",
     "transient": "may help",
@@ -44,6 +47,7 @@ class Console:
     """
 
     views = False
+    _compared: tuple[str, ...] = ()
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -59,6 +63,9 @@ class Console:
     def error(self, text: str) -> None:
         """Something of ours that did not go as it should."""
         self.line("warning", text)
+
+    def resized(self) -> None:
+        """The terminal's window has another size."""
 
     def suspend(self) -> None:
         """Ctrl-Z: leave the terminal as it was, until we go on."""
@@ -110,6 +117,7 @@ class Console:
 
     def attempt(self, number: int, log: str) -> None:
         """A launch."""
+        self._compared = ()
         self.line("attempt", f"{number}   log {home(log)}")
 
     def progress(self, progress: Progress, seconds: float, *, new: bool, eta: str = "") -> None:
@@ -182,6 +190,13 @@ class Console:
             self.line("try", advice)
         self.line("relaunch", RELAUNCH[diagnosis.failure.value])
 
+    def compared(self, lines: Iterable[str]) -> None:
+        """What differs from the attempt before; what has been told of this one is not told again."""
+        new = [line for line in lines if line not in self._compared]
+        self._compared += tuple(new)
+        for index, line in enumerate(new):
+            self.line("" if index else "compared", line)
+
     def exit(self, status: int) -> None:
         """The status that follows."""
         self.line("exit", str(int(status)))
@@ -196,7 +211,7 @@ def write_unless_stuck(stream: TextIO, text: str) -> None:
     A pipe that poll(2) calls writable takes PIPE_BUF (4096) bytes without blocking (pipe(7)).
     """
     try:
-        data = text.encode("utf-8", "backslashreplace")
+        data = encoded(text, encoding_of(stream))
         for start in range(0, len(data), _PIPE_BUF):
             poller = select.poll()
             poller.register(stream.fileno(), select.POLLOUT)
@@ -266,7 +281,11 @@ def for_stream(stream: TextIO | None = None, *, plain: bool = False) -> Console:
         plain: lines alone, also on a terminal.
     """
     target = stream or sys.stderr
-    if target.isatty() and not plain and os.environ.get("TERM", "dumb") != "dumb":
+    if target.isatty():
+        if plain or os.environ.get("TERM", "") in _NO_TERMINALS:
+            from supervise.report.present import Present
+
+            return Present(target)
         from supervise.report.live import Terminal
 
         return Terminal(target)

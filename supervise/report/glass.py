@@ -7,10 +7,13 @@ import time
 from contextlib import ExitStack
 
 from supervise.host import tty
+from supervise.report.letters import encoded
 
 # What a reader gets who has stopped the terminal (Ctrl-S) for a while; what is said beyond that is lost.
 _MOST = 256 * 1024
 _PATIENCE_S = 0.2
+# The last lines are the ones that matter; whoever has stopped the terminal by then is waited for so long.
+_LAST_PATIENCE_S = 1.0
 _FAREWELL_S = 2.0
 
 
@@ -20,20 +23,21 @@ class Glass:
     Args:
         fd: a non-blocking description of the terminal.
         owned: what is closed with it.
+        encoding: what is written in.
     """
 
-    def __init__(self, fd: int, owned: ExitStack) -> None:
-        self.fd = fd
+    def __init__(self, fd: int, owned: ExitStack, encoding: str = "utf-8") -> None:
+        self.fd, self.encoding = fd, encoding
         self._owned = owned
         self._waiting = bytearray()
         self._stuck = self._gone = False
 
     @classmethod
-    def of(cls, fd: int) -> Glass | None:
+    def of(cls, fd: int, encoding: str = "utf-8") -> Glass | None:
         """Of a terminal, by a description of our own; None where there is none to be had."""
         with ExitStack() as owned:
             ours = tty.never_blocking(fd, owned)
-            return None if ours == fd else cls(ours, owned.pop_all())
+            return None if ours == fd else cls(ours, owned.pop_all(), encoding)
 
     @property
     def clear(self) -> bool:
@@ -43,7 +47,7 @@ class Glass:
 
     def write(self, text: str, *, patient: bool) -> None:
         """Write; `patient` waits a moment for a reader who was there the last time."""
-        data = text.encode("utf-8", "backslashreplace")
+        data = encoded(text, self.encoding)
         if self._gone or len(self._waiting) + len(data) > _MOST:
             return
         self._waiting += data
@@ -51,16 +55,16 @@ class Glass:
 
     def close(self) -> None:
         """It is over: whoever takes anything at all is given some time for the rest."""
-        self._flush_within(_FAREWELL_S)
+        self._flush_within(_FAREWELL_S, _LAST_PATIENCE_S)
         self._owned.close()
 
-    def _flush_within(self, seconds: float) -> None:
-        """Wait for room that long at most, and for the first of it no longer than for that of a single line."""
+    def _flush_within(self, seconds: float, patience_s: float = _PATIENCE_S) -> None:
+        """Wait for room that long at most, and for the next of it no longer than `patience_s`."""
         until = time.monotonic() + seconds
         self._flush()
         while self._waiting and (left_s := until - time.monotonic()) > 0:
             before = len(self._waiting)
-            if not tty.ready(self.fd, select.POLLOUT, int(min(left_s, _PATIENCE_S) * 1000) + 1):
+            if not tty.ready(self.fd, select.POLLOUT, int(min(left_s, patience_s) * 1000) + 1):
                 break
             self._flush()
             if len(self._waiting) == before:

@@ -21,7 +21,8 @@ VERSION = 1
 _HEAD = ("#", "when", "seconds", "reached", "cause", "changed")
 _NARROW = 20
 _WIDEST = 28
-_ENDLESS = 1 << 20
+# What changed, where no terminal says how wide a line may be.
+_UNBOUNDED = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,11 @@ def table(rows: Sequence[Row], width: int | None) -> str:
 
     Args:
         rows: in the order in which they are shown.
-        width: columns of the terminal, None where there is none: then nothing is cut.
+        width: columns of the terminal, None where there is none: then only what changed is cut, where it is very long.
     """
     cells = [_HEAD[:-1], *(row.cells for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    left = _ENDLESS if width is None else max(_NARROW, width - sum(widths) - 2 * len(widths) - 1)
+    left = _UNBOUNDED if width is None else max(_NARROW, width - sum(widths) - 2 * len(widths) - 1)
     lines = [
         f"{'  '.join(f'{cell:<{size}}' for cell, size in zip(each, widths, strict=True))}  {changed}"
         for each, changed in zip(cells, (_HEAD[-1], *(row.changed(left) for row in rows)), strict=True)

@@ -18,7 +18,7 @@ class Patch(NamedTuple):
     """One file that differs: a unified diff that `patch -p1` and `git apply` take, and its lines added and removed.
 
     `known` is False where there is no such diff: a side of it is unknown, then `text` is empty; or it is binary, then
-    `text` says its sizes.
+    `text` says its sizes. `certain` is False where nobody can tell whether it differs at all.
     """
 
     root: str
@@ -27,15 +27,20 @@ class Patch(NamedTuple):
     added: int
     removed: int
     known: bool
+    certain: bool = True
 
 
 class _Side(NamedTuple):
-    """What a file was in an attempt: whether it was there, and its bytes and digest as far as they are known."""
+    """What a file was in an attempt: whether it was there, and its bytes and digest as far as they are known.
+
+    `published`: it is as its base has it, whatever that is, and the base is that of the other side.
+    """
 
     exists: bool | None
     data: bytes | None = None
     digest: str | None = None
     size: int = 0
+    published: bool = False
 
 
 _ABSENT, _UNKNOWN = _Side(exists=False), _Side(exists=None)
@@ -114,7 +119,9 @@ class _Code:
             return _Side(True, original)
         listed = other.files.get(path) if other else None
         same = other is not None and other.root is not None and _base(other.root) == _base(self.root)
-        return _ABSENT if same and listed is not None and listed.change is Change.ADDED else _UNKNOWN
+        if not same or listed is None:
+            return _UNKNOWN
+        return _ABSENT if listed.change is Change.ADDED else _UNKNOWN._replace(published=True)
 
 
 def _of_root(name: str, before: _Code | None, after: _Code, originals: Originals) -> Iterator[Patch]:
@@ -132,19 +139,20 @@ def _published(code: _Code, path: str, originals: Originals) -> _Side:
     if code.files[path].change is Change.ADDED:
         return _ABSENT
     original = originals.original(code.root, path)
-    return _UNKNOWN if original is None else _Side(True, original)
+    return _UNKNOWN._replace(published=True) if original is None else _Side(True, original)
 
 
 def _of_sides(path: str, before: _Side, after: _Side) -> Patch | None:
     """None if they are the same."""
     if before.exists is None or after.exists is None:
-        return Patch("", path, "", 0, 0, known=False)
+        # Whatever is listed is not as its base has it.
+        return Patch("", path, "", 0, 0, known=False, certain=before.published or after.published)
     if not before.exists and not after.exists:
         return None
     if before.exists and after.exists and _same(before, after):
         return None
     if (before.exists and before.data is None) or (after.exists and after.data is None):
-        return Patch("", path, "", 0, 0, known=False)
+        return Patch("", path, "", 0, 0, known=False, certain=_differ(before, after))
     return of_contents(path, before.data, after.data)
 
 
@@ -155,6 +163,16 @@ def _same(one: _Side, other: _Side) -> bool:
     if None not in digests:
         return digests[0] == digests[1]
     return digests == (None, None) and one.size == other.size > LARGEST_HASHED
+
+
+def _differ(one: _Side, other: _Side) -> bool:
+    """Whether it is certain that they are not the same: not of two links, or of two files that nobody may read."""
+    known = None not in (_digest(one), _digest(other))
+    return known or one.exists != other.exists or _length(one) != _length(other)
+
+
+def _length(side: _Side) -> int:
+    return side.size if side.data is None else len(side.data)
 
 
 def _digest(side: _Side) -> str | None:

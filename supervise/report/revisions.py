@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from supervise.model.sources import Base, Root, Sources
@@ -62,13 +62,36 @@ def patched(patches: Iterable[Patch]) -> list[Difference]:
     Args:
         patches: of the two attempts.
     """
-    return [_patch(each) for each in patches]
+    found = [each for each in patches if each.certain]
+    return [_patch(each, name) for each, name in zip(found, short_names([each.path for each in found]), strict=True)]
 
 
-def _patch(patch: Patch) -> Difference:
+def undecided(patches: Iterable[Patch]) -> list[str]:
+    """Names of files of which nobody can tell whether their content differs.
+
+    Args:
+        patches: of the two attempts.
+    """
+    return short_names([each.path for each in patches if not each.certain])
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """The last parts of paths, as many of each as it takes to tell it from the others.
+
+    Args:
+        paths: in any order.
+    """
+    parts = [path.strip("/").split("/") for path in dict.fromkeys(paths)]
+    names = {}
+    for mine in parts:
+        most = next((n for n in range(1, len(mine)) if sum(each[-n:] == mine[-n:] for each in parts) == 1), len(mine))
+        names["/".join(mine)] = "/".join(mine[-most:])
+    return [names[path.strip("/")] for path in paths]
+
+
+def _patch(patch: Patch, name: str) -> Difference:
     unseen = "binary" if patch.text else "content not known"
     size = f"+{patch.added} −{patch.removed}" if patch.known else unseen
-    name = patch.path.rpartition("/")[2]
     return Difference("patch", patch.path, None, size, f"patch {patch.path} ({size})", f"patch {name} ({size})")
 
 

@@ -150,6 +150,8 @@ class Story:
         if self._attempt is not None and news.state in _ENDING and self.state not in _ENDING:
             self._attempt.ends_at = now
         self.state = news.state
+        if news.cut_short:
+            self._restarted_for = news.cut_short
         if self._attempt is not None and news.state == "ready":
             self._attempt.since = self._attempt.since or _moment(news.at)
             self._attempt.fatal = ""
@@ -171,6 +173,7 @@ class Story:
 
 def _starting(scene: Scene, attempt: _Attempt, now: float) -> Scene:
     moments = [*attempt.began.values(), now]
+    elapsed_s = now - moments[0]
     spent = {name: end - start for name, (start, end) in zip(attempt.began, pairwise(moments), strict=True)}
     usual = _usual(attempt.before)
     progress = attempt.progress
@@ -179,8 +182,8 @@ def _starting(scene: Scene, attempt: _Attempt, now: float) -> Scene:
     to_come = [name for name in usual if name not in spent]
     return replace(
         scene,
-        elapsed_s=int(now - next(iter(attempt.began.values()))),
-        eta="overdue" if expected.overdue else "" if expected.seconds is None else f"ETA {roughly(expected.seconds)}",
+        elapsed_s=int(elapsed_s),
+        eta=expected.told(elapsed_s),
         phases=(
             *(Phase(name, round(seconds, 1), usual.get(name)) for name, seconds in spent.items()),
             *(Phase(name, None, usual[name]) for name in to_come),

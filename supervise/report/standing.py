@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from supervise.report.cause import from_data
+from supervise.report.revisions import short_names
 from supervise.text import shorten
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class Side:
         effect = (self.outcome or {}).get("effect")
         files = effect.get("files") if isinstance(effect, Mapping) else None
         named = files.get("changed_while_loading") if isinstance(files, Mapping) else None
-        names = [posixpath.basename(each) for each in named if isinstance(each, str)] if isinstance(named, list) else []
-        return shorten(", ".join(names), _SHORT)
+        paths = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
+        return shorten(", ".join(short_names(paths)), _SHORT)
 
     def ended(self, *, whole: bool = False) -> str:
         """How it ended in a few words: `KeyError at weights`, `ready`; with the whole line of the cause."""

@@ -69,7 +69,8 @@ def _cells(result: Result) -> tuple[str, ...]:
         _seconds(result.ready_s),
         _seconds(result.ttft_s),
         "-" if result.attempt is None else str(result.attempt),
-        shorten(printable(" ".join(result.why.split())), _WHY),
+        # Blanks within a quoted completion stay.
+        shorten(printable(" ".join(line.strip() for line in result.why.splitlines())), _WHY),
     )
 
 

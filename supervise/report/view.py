@@ -12,7 +12,8 @@ from rich.text import Text
 from supervise.report.scene import Card, Phase, Scene
 from supervise.text import duration, printable
 
-_LEAST_WIDTH = 20
+# Of a terminal of 20 columns: the last one stays empty, for some terminals begin a new line once it is written.
+_LEAST_WIDTH = 19
 _MARGIN = 2
 # Of a text; no terminal is wider.
 _MOST = 1000
@@ -125,7 +126,11 @@ def _head(scene: Scene) -> Text:
 
 
 def _waits(scene: Scene) -> str:
-    what = f"the next attempt begins {scene.eta}" if scene.eta else "for a change of a watched file"
+    by_key = "r" in scene.keys
+    if scene.eta:
+        what = f"the next attempt begins {scene.eta}{', with r now' * by_key}"
+    else:
+        what = f"for a change of a watched file{', or for r' * by_key}"
     return f"{what}  ({scene.why})" if scene.why else what
 
 
@@ -144,8 +149,7 @@ def _phases(scene: Scene, width: int) -> Iterator[_Row]:
     for at, phase in enumerate(scene.phases):
         text = Text(f"{'':{_MARGIN}}{phase.name:<{names}}  ")
         if phase.seconds is None:
-            told = f"usually {_clock(phase.usual_s)}" if phase.usual_s is not None else ""
-            yield _Row(Rank.TO_COME, text.append("─" * bar, "dim").append(f"  {told}", "dim"), at)
+            yield _Row(Rank.TO_COME, text.append("─" * bar, "dim").append(_usually(phase), "dim"), at)
         elif at + 1 < begun:
             yield _Row(Rank.PAST, text.append("━" * bar, "green").append(f"  {_clock(phase.seconds):>7}"), begun - at)
         else:
@@ -166,9 +170,14 @@ def _present(text: Text, phase: Phase, scene: Scene, width: int) -> Text:
         text.append(f"  {scene.percent:.0f} %")
     if scene.total:
         text.append(f"  ({scene.done}/{scene.total})")
-    elif scene.percent is None and phase.usual_s is not None:
-        text.append(f"  usually {_clock(phase.usual_s)}", "dim")
+    elif scene.percent is None:
+        text.append(_usually(phase), "dim")
     return text
+
+
+def _usually(phase: Phase) -> str:
+    """What it used to take, where that is a second at least."""
+    return "" if phase.usual_s is None or phase.usual_s < 1 else f"  usually {_clock(phase.usual_s)}"
 
 
 def _share(phase: Phase, seconds: float, percent: float | None) -> float | None:

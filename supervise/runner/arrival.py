@@ -11,6 +11,7 @@ from supervise.diagnosis import effective, printed
 from supervise.diagnosis.effective import Arrival, Effective, Fate
 from supervise.host import files
 from supervise.profiles import config, match
+from supervise.runner import wrapping
 from supervise.text import home, printable, redact
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Flags:
         self._profile = plan.profile
         self._known: Mapping[str, Any] = plan.profiles
         self._guessed = False
+        self._unwanted: frozenset[str] = frozenset()
         self._argvs: tuple[Arguments, ...] = ()
         self._settings: tuple[Mapping[str, object], ...] = ()
         self._given: Arguments | None = None
@@ -67,7 +69,7 @@ class Flags:
         if self._given is None:
             self._given = self._read_given()
         exact = self._profile.settings is not None and self._profile.settings.exact
-        facts = Effective(self._argvs, self._settings, exact=exact, guessed=self._guessed)
+        facts = Effective(self._argvs, self._settings, exact=exact, guessed=self._guessed, unwanted=self._unwanted)
         return effective.arrivals(self._given, facts, self._profile)
 
     def _read_given(self) -> Arguments:
@@ -75,7 +77,10 @@ class Flags:
         if matched.profile.name != self._profile.name:
             matched = matched.with_profile(self._known, self._profile.name)
         self._guessed = matched.guessed
-        return config.resolve(matched.arguments, self._profile, _reader("."))[0]
+        given, need = config.resolve(matched.arguments, self._profile, _reader("."))[0], self._plan.need
+        if self._guessed:
+            self._unwanted = wrapping.unwanted(need.program, self._plan.env, self._profile, given.flags)
+        return given
 
     def _engine(self, member: Process) -> Arguments | None:
         """The arguments of a process that is the engine itself, not what starts it."""
@@ -98,8 +103,7 @@ class Flags:
         became = (
             f"{_words(arrival.flag, arrival.arrived)} arrived" if arrival.fate is Fate.ALTERED else "did not arrive"
         )
-        program = self._plan.need.argv[0]
-        source = home(arrival.file) if arrival.file else f"by {os.path.basename(program)}"
+        source = home(arrival.file) if arrival.file else f"by {wrapping.called(self._plan.need.program)}"
         return printable(f"{arrival.flag}: {_words(arrival.flag, arrival.given)} given, {became} ({source})")
 
 

@@ -12,7 +12,7 @@ from supervise.model import news
 from supervise.runner import launch
 from supervise.runner.audience import Audience
 from supervise.runner.journal import name_of
-from supervise.runner.report import Account, conclude, how, why
+from supervise.runner.report import Account, answer, conclude, how, why
 
 if TYPE_CHECKING:
     from supervise.attempts.store import Run
@@ -49,6 +49,7 @@ class Chronicle:
         self._journal, self._startup, self._plan = journal, startup, plan
         self._console, self._audience, self._world = console, audience, world
         self._fatal_told: Fatal | None = None
+        self._stopping = False
 
     def entered(self, state: life.State) -> bool:
         """Publish a state; tell people why it is ending.
@@ -65,18 +66,27 @@ class Chronicle:
         if fatal is not None and fatal is not self._fatal_told:
             self._fatal_told = fatal
             self._audience.tell(news.WasFatal(fatal.text, fatal.meaning))
+        if isinstance(state, life.Sweeping) and state.why:
+            self._console.line("restart", f"{state.why}: waits no longer, the next attempt begins")
         begins = self.reason is None
         if isinstance(state, life.Capturing | life.Stopping | life.Killing | life.Verifying):
-            self.reason = state.reason
-            if begins:
-                self.ended_at = self._world.clock()
-                self._audience.tell(self._ending(state.reason))
-        if isinstance(state, life.Stopping):
+            self._ends(state.reason)
+        if isinstance(state, life.Stopping) and not self._stopping:
+            self._stopping = True
             self._console.stopping(why(state.reason))
         if begins and isinstance(state, life.Killing) and state.reason.cause is life.Cause.DIED:
             self._console.leader_exited(how(state.reason.status or 0))
             return True
         return False
+
+    def _ends(self, reason: life.Reason) -> None:
+        """Tell what of it is new."""
+        before, self.reason = self.reason, reason
+        if before is None:
+            self.ended_at = self._world.clock()
+            self._audience.tell(self._ending(reason))
+        elif told := answer(before, reason):
+            self._console.note(told)
 
     @property
     def unblamed(self) -> bool:
@@ -134,7 +144,8 @@ class Chronicle:
 
 def entered(state: life.State, attempt: int | None, phase: str | None, cause: str | None) -> news.Entered:
     """A new state as news."""
-    return news.Entered(name_of(state), attempt, phase, cause, time.time())
+    cut_short = state.why if isinstance(state, life.Sweeping) else ""
+    return news.Entered(name_of(state), attempt, phase, cause, time.time(), cut_short)
 
 
 def _size(path: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from supervise.host.imported import Imported
-from supervise.model.news import Altered, News, NoEffect
+from supervise.model.news import Altered, Meanwhile, News, NoEffect
 from supervise.runner.arrival import Flags
 from supervise.text import home, printable
 
@@ -100,6 +100,8 @@ class Effect:
             listener: who listens on its port: "ours", or who else; None if nobody knows.
         """
         self._say_flags(final=True)
+        # Of one that never was ready, too: it may have imported what was saved after the record of its code was taken.
+        self._files.look_back()
         self._files.look()
         if self._files.said_unread and self._files.took_effect:
             self._console.line("note", "all changed files have been imported after all")
@@ -135,6 +137,7 @@ class Effect:
 
     def _say_meanwhile(self) -> None:
         files = self._files.meanwhile
+        self._tell(Meanwhile(files))
         if files:
             more = f" +{len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
             titles = ", ".join(map(home, files[:_SHOWN])) + more
@@ -142,7 +145,7 @@ class Effect:
 
 
 class _Files:
-    """The edited files; `meanwhile` are those that were written between the launch and readiness."""
+    """The edited files; `meanwhile` are those that were written between the launch and readiness, or the end."""
 
     def __init__(self, plan: Plan, edited: Callable[[], Edited]) -> None:
         self.ready = self.said_unread = False
@@ -152,7 +155,7 @@ class _Files:
         self._launched_ns: int | None = None
         self._plan, self._edited = plan, edited
         self._imported: Imported | None = None
-        self._begun = self._closed = False
+        self._begun = self._closed = self._looked_back = False
         self._why = "no look was taken before the launch"
         self._elsewhere = False
 
@@ -181,10 +184,11 @@ class _Files:
         self._closed = True
 
     def look_back(self) -> None:
-        """See what was written while it loaded: it may have imported either content."""
+        """See, once, what was written while it loaded: it may have imported either content."""
         from supervise.preflight.edited import changed_since
 
-        if self._launched_ns is not None:
+        if self._launched_ns is not None and not self._looked_back:
+            self._looked_back = True
             site = self._python.site if self._python else ()
             packages, watch = self._plan.profile.packages, self._plan.options.watch
             self.meanwhile = changed_since(self._launched_ns, site, packages, watch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import termios
@@ -146,6 +147,11 @@ class Keyboard:
         except termios.error:
             return False
         return True
+
+    def forget(self) -> None:
+        """Whatever has been typed and not been read yet: nothing."""
+        with contextlib.suppress(termios.error), tty.never_stopped():
+            termios.tcflush(self.fd, termios.TCIFLUSH)
 
     def restore(self) -> None:
         """The modes that were found. In the background they are the shell's own by now, and stay."""

@@ -53,6 +53,8 @@ class Keys:
             return
         self._forget()
         if self._keyboard.take():
+            # What was typed while nobody listened was meant for something else, or for an attempt that is over.
+            self._keyboard.forget()
             self._loop.add_reader(self._keyboard.fd, self._take)
             self._listening = True
         else:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from supervise.model.news import Launched
@@ -199,12 +200,15 @@ def _add_watcher(
 ) -> Watcher | None:
     if not planned.options.watch:
         return None
+    from supervise.runner.comparing import Comparing
     from supervise.runner.watcher import Watcher
     from supervise.runner.watchlist import Watchlist
 
     watchlist = Watchlist(planned.options.watch, but=os.path.dirname(target.path))
-    watcher = Watcher(planned, watchlist, audience.tell, console, target.name)
+    foreseen = partial(_foreseen, planned, target.path)
+    watcher = Watcher(planned, watchlist, audience.tell, console, target.name, foreseen)
     joining.append(watcher.begin)
+    joining.append(lambda _: Comparing(target, console))
     return watcher
 
 

@@ -52,12 +52,23 @@ class Account:
 def why(reason: Reason) -> str:
     """Why the stop path begins, in a few words."""
     return {
-        Cause.ASKED: (reason.anew or "restart") if reason.again else signal_name(reason.signum or 0),
+        Cause.ASKED: (reason.anew or "restart") if reason.again else reason.detail or signal_name(reason.signum or 0),
         Cause.FATAL: "the log says that it cannot go on, and it is still there",
         Cause.NOT_READY: reason.detail or "not ready in time",
         Cause.HUNG: f"it hangs: {reason.detail}",
         Cause.BROKEN: "supervise itself failed",
     }.get(reason.cause, reason.cause.value)
+
+
+def answer(before: Reason, now: Reason) -> str:
+    """What people are told who ask for something of an attempt that is ending already; nothing if they know."""
+    if now.signum is not None and (now.restarts, now.anew) != (before.restarts, before.anew):
+        return f"{now.anew or 'restart'}: it is being stopped, and does not begin again"
+    if now.signum is not None and before.again:
+        return f"{now.detail if now.cause is Cause.ASKED and now.detail else signal_name(now.signum)}: nothing follows"
+    if now.again and now.anew != before.anew:
+        return f"{now.anew}: it is being stopped already, and begins again"
+    return ""
 
 
 def unlaunched(done: Done, what: str, *, waited: bool = False) -> dict[str, Any]:
@@ -146,8 +157,7 @@ def _tell(
             console.note(f"{size} of the log were not read, there was too much of it; `supervise explain` reads it all")
         if repeats.told is not None:
             console.line("history", repeats.told)
-    for index, line in enumerate(since):
-        console.line("" if index else "compared", line)
+    console.compared(since)
     if isinstance(end, Waiting):
         return
     if end.why is not None:

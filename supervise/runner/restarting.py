@@ -158,7 +158,8 @@ class Pause:
             awaited = "a change of a watched file" if self._waiting.after_s is None else "the relaunch"
             more = unlaunched(state, awaited, waited=True)
             if state.reraise is not None:
-                self._console.line("stop", f"{signal_name(state.reraise)}: nothing runs, and nothing follows")
+                asked = state.why or signal_name(state.reraise)
+                self._console.line("stop", f"{asked}: nothing runs, and nothing follows")
         self._journal.enter(state, None, **more)
         self._audience.tell(entered(state, self._waiting.attempt, None, self._waiting.cause or None))
 

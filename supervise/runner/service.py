@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -132,7 +133,9 @@ class Service:
         self._loop.post(event)
 
     def signal(self, signum: int) -> None:
-        """One that means the server."""
+        """One that means the server; a window that has changed means our view as well."""
+        if signum == signal.SIGWINCH:
+            self._console.resized()
         if self._acting is not None:
             self._acting.passing.signal(signum)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # A phase's bar moves at most so often; where nothing but time goes on, and for a look at the window, once a second.
 _QUICK_S, _TICK_S = 0.25, 1.0
+# Whoever draws a window larger or smaller makes many signals of it.
+_RESIZED_S = 0.05
 # The driver takes its time for an answer: of a processor it gets 5 % at most.
 _GPUS_S, _GPUS_READY_S, _GPUS_SHARE = 2.0, 10.0, 20
 # Whoever has not been stopped by then is not going to be.
@@ -78,6 +80,7 @@ class Showing:
         self._keys = Keys.of(self._loop, self._press, self._known)
         screen.on_suspend = self._suspend
         self._loop.add_signal_handler(signal.SIGCONT, self._continue)
+        screen.on_resize = lambda: self._soon(_RESIZED_S)
         self._begin(self._measure())
 
     def hear(self, news: News) -> None:
@@ -101,7 +104,7 @@ class Showing:
         for task in self._tasks:
             task.cancel()
         self._suspended = True
-        self._screen.on_suspend = None
+        self._screen.on_suspend = self._screen.on_resize = None
         self._loop.remove_signal_handler(signal.SIGCONT)
         self._screen.show(None)
         if self._keys is not None:
@@ -141,16 +144,20 @@ class Showing:
         self._soon(_QUICK_S)
 
     async def _measure(self) -> None:
-        """Read the GPUs' memory for as long as there are any and somebody sees it."""
+        """Read the GPUs' memory for as long as there are any and somebody sees it, or is about to."""
+        first = True
         while True:
             took_s = 0.0
-            if self._seen and not self._suspended:
+            if (self._seen or first) and not self._suspended:
                 began = self._clock()
                 gpus = await in_thread(self._read_gpus)
                 took_s = self._clock() - began
                 if gpus.status is GpuStatus.ABSENT:
                     return
                 self._story.cards = cards(gpus)
+                if first:
+                    self._soon(0.0)
+                first = False
             pause_s = _GPUS_READY_S if self._story.state == "ready" else _GPUS_S
             await asyncio.sleep(max(pause_s, _GPUS_SHARE * took_s))
 
@@ -177,7 +184,7 @@ class Showing:
     def _press(self, key: str) -> None:
         match key:
             case "q":
-                self._post(life.StopAsked(signal.SIGINT))
+                self._post(life.StopAsked(signal.SIGINT, why="key q"))
             case "?":
                 self._help = not self._help
                 self._soon(0.0)

@@ -13,7 +13,7 @@ from supervise import lifecycle as life
 from supervise.model.news import News, Progressed
 from supervise.model.probe import Answer
 from supervise.runner.readiness import Readiness
-from supervise.text import duration, roughly
+from supervise.text import duration
 
 if TYPE_CHECKING:
     from supervise.attempts.eta import Eta
@@ -254,7 +254,7 @@ class Startup:
         self._steps += 1
         progress, elapsed_s = self.log.progress, self._world.clock() - self._launched_at
         eta = self._eta(progress.percent)
-        self._console.progress(progress, elapsed_s, new=new_phase, eta=_told(eta))
+        self._console.progress(progress, elapsed_s, new=new_phase, eta=_told(eta, elapsed_s))
         self._tell(
             Progressed(
                 progress.phase,
@@ -278,7 +278,6 @@ class Startup:
             self._loop.post(life.FatalSeen())
 
 
-def _told(eta: Eta | None) -> str:
-    if eta is None or (eta.seconds is None and not eta.overdue):
-        return ""
-    return "  overdue" if eta.seconds is None else f"  ETA {roughly(eta.seconds)}"
+def _told(eta: Eta | None, elapsed_s: float) -> str:
+    told = "" if eta is None else eta.told(elapsed_s)
+    return f"  {told}" if told else ""

@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from supervise import lifecycle as life
+from supervise.host import signals
 from supervise.model import news as events
 from supervise.model.exits import Exit
 from supervise.model.telling import TellingError
 from supervise.model.trial import Judgement, Trial, Verdict
 from supervise.probes.http import base_url
 from supervise.report.occasions import variables
+from supervise.runner.arriving import Arriving
+from supervise.runner.blame import blamed, lasting, refusal
 from supervise.runner.carrier import Carrier
 from supervise.runner.hooks import NOT_THEIRS
 from supervise.runner.threads import in_thread
@@ -23,7 +26,6 @@ from supervise.text import home, printable, shorten
 if TYPE_CHECKING:
     from supervise.group import wire
     from supervise.model.news import News
-    from supervise.model.slate import SlateResult
     from supervise.report.console import Console
     from supervise.runner.plan import Plan
 
@@ -31,10 +33,12 @@ LOG = "probe.log"
 """What a command has written, in the attempt's directory."""
 
 _TERM_S = 2.0
+_KILLED = 128
 # The porter's own way out: SIGTERM, SIGKILL, and a reading of who is left.
 _LEAVING_S = 10.0
 _PORTERS = "=== "
 _LAST_LINES, _TAIL, _WIDTH = 5, 4096, 200
+_CAME_TO = {Verdict.PASS: "has passed", Verdict.FAIL: "has failed", Verdict.SKIP: "cannot be judged"}
 _UNKNOWN = "it is not known how to ask this server for a completion (profile {}); try it with --probe CMD"
 
 
@@ -57,6 +61,7 @@ class Trying:
         self._post: Callable[[life.Event], None] = lambda _: None
         self._task: asyncio.Task[None] | None = None
         self._command: _Command | None = None
+        self._arrival: Arriving | None = None
         self._log = ""
         self._posting = self._ending = False
 
@@ -74,8 +79,9 @@ class Trying:
         """Something has happened."""
         course = self._trial.course
         match news:
-            case events.Launched(attempt, log, _):
+            case events.Launched(attempt, log, pid):
                 course.attempt, self._log = attempt, log
+                self._arrival = Arriving.of(self._trial, self._planned, attempt, pid, log)
             case events.BecameReady(_, seconds, _) if self._task is None:
                 course.ready_s = seconds
                 self._task = asyncio.ensure_future(self._try())
@@ -87,6 +93,8 @@ class Trying:
                 course.outcome, course.cause, course.failure = news.outcome, news.cause, news.failure
                 course.signature, course.fingerprint = news.signature, news.fingerprint
                 course.advice = news.advice
+                if self._arrival is not None:
+                    course.altered = self._arrival.end() or course.altered
             case events.Over(status):
                 course.status = status
             case _:
@@ -97,11 +105,14 @@ class Trying:
         course = self._trial.course
         match news:
             case events.Swept(result) if not result.clean:
-                course.refusal = _refusal(result)
+                course.refusal = refusal(result)
+                course.blamed = blamed(result, self._trial.settings, self._planned.profile)
+                course.lasting = lasting(result, self._trial.settings, self._planned.need)
             case events.NoEffect(files, why) if files:
                 course.unread = f"{home(files[0])}: {why}"
             case events.Altered(flags):
-                meant = (text for text in flags if text.partition(":")[0] in self._trial.flags)
+                names = {name for setting in self._trial.settings for name in setting.names}
+                meant = (text for text in flags if text.partition(":")[0] in names)
                 course.altered = next(meant, course.altered)
             case events.WasFatal() if self._task is not None and not self._ending:
                 course.fatal = True
@@ -110,6 +121,8 @@ class Trying:
         """It is over; a completion that is still waited for is left to its time-out."""
         if self._task is not None:
             self._task.cancel()
+        if self._arrival is not None:
+            self._arrival.close()
         if self._command is not None:
             self._command.hurry()
 
@@ -120,7 +133,9 @@ class Trying:
 
     async def _try(self) -> None:
         try:
+            await self._look()
             tested = await self._tested()
+            await self._look()
         except Exception as error:  # noqa: BLE001 - without a verdict the server would run for ever
             tested = Judgement(Verdict.SKIP, f"the probe cannot be run: {error}")
         if not self._ending:
@@ -128,8 +143,12 @@ class Trying:
             self._console.line("probe", f"{tested.verdict.word}: {tested.why}")
             self._posting = True
             # Patient: whoever ends it already needs no hurry for our sake.
-            self._post(life.StopAsked(signal.SIGTERM, patient=True))
+            self._post(life.StopAsked(signal.SIGTERM, patient=True, why=f"the probe {_CAME_TO[tested.verdict]}"))
             self._posting = False
+
+    async def _look(self) -> None:
+        if self._arrival is not None and not self._ending:
+            await self._arrival.look()
 
     async def _tested(self) -> Judgement:
         trial, profile, need = self._trial, self._planned.profile, self._planned.need
@@ -219,8 +238,12 @@ def verdict_of(status: int | None, failure: str | None) -> Judgement:
     """
     if failure is None and status == 0:
         return Judgement(Verdict.PASS, "the probe ended with 0")
-    if status in (None, Exit.INTERNAL, Exit.CANNOT_EXECUTE, Exit.NOT_FOUND):
+    if status in (None, Exit.INTERNAL, Exit.CANNOT_EXECUTE, Exit.NOT_FOUND) or status < 0:
         return Judgement(Verdict.SKIP, f"the probe: {failure or 'was not run'}")
+    if status - _KILLED in signal.valid_signals():
+        # A shell says so of the command that it waited for (sh(1)).
+        killed = signals.name(status - _KILLED)
+        return Judgement(Verdict.SKIP, f"the probe: {failure}: what it ran was killed by {killed}")
     return Judgement(Verdict.FAIL, f"the probe: {failure}")
 
 
@@ -235,20 +258,16 @@ def _variables(planned: Plan, attempt: int | None, log: str) -> dict[str, str]:
 
 
 def _last_lines(path: str) -> list[str]:
-    """The end of what it has written, without the porter's own lines."""
+    """The end of what it has written, without the porter's own lines: one before it, one behind it."""
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            begin = max(0, os.fstat(file.fileno()).st_size - _TAIL)
+            file.seek(begin)
             lines = file.read(_TAIL).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
-    own = [line for line in lines if not line.startswith(_PORTERS)]
-    return [shorten(printable(line), _WIDTH) for line in own[-_LAST_LINES:]]
-
-
-def _refusal(result: SlateResult) -> str:
-    """What stands in the way of a launch, the first of it."""
-    found = [f"{check.name}: {check.text}" for check in result.refusals]
-    found += [f"{finding.subject} ({', '.join(finding.evidence)})" for finding in result.obstacles]
-    left = [outcome.finding.subject for outcome in result.outcomes if outcome.finding.blocking]
-    return f"the slate is not clean: {next(iter((*found, *left)), 'see above')}"
+    if lines and lines[-1].startswith(_PORTERS):
+        del lines[-1]
+    if not begin:
+        del lines[:1]
+    return [shorten(printable(line), _WIDTH) for line in lines[-_LAST_LINES:]]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
 from supervise import lifecycle as life
-from supervise.host import syntax
 from supervise.lifecycle.changes import DEAF, Debounce, Pace, Then, follows
 from supervise.model.news import Changed, Ending, Entered, Launched
+from supervise.runner.compiling import Compiler, States, states
 from supervise.runner.threads import in_thread_or_fail, spare
 from supervise.text import printable
 
@@ -30,6 +28,8 @@ _TURN_S = 0.5
 # A step of a thread that listens, and more.
 _LEAVE_S = 1.0
 _SHOWN = 3
+# As long as files have changed and a relaunch is sure to be refused.
+_AGAIN_S = 60.0
 
 
 class Watcher:
@@ -41,6 +41,7 @@ class Watcher:
         tell: takes news.
         console: where people read.
         run: its name.
+        foreseen: why a relaunch is sure to be refused, None if it is not; blocking.
         clock: monotonic seconds.
     """
 
@@ -51,18 +52,22 @@ class Watcher:
         tell: Callable[[News], None],
         console: Console,
         run: str,
+        foreseen: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._planned, self.watchlist, self._run = planned, watchlist, run
+        self._planned, self.watchlist, self._run, self._foreseen = planned, watchlist, run, foreseen
         self._tell, self._console, self._clock = tell, console, clock
         self._post: Callable[[life.Event], None] = lambda _: None
         self._debounce = Debounce(Pace(), clock())
         self._ears = _Ears(watchlist)
-        self._compiler = _Compiler(planned)
+        self._compiler = Compiler(planned)
         self._state, self._ending, self._learnt = "sweeping", False, False
         # Of the present attempt: what people know of its changes, and of mistakes in them.
         self._told: tuple[str, ...] = ()
         self._mistakes: tuple[Mistake, ...] = ()
+        # Files of which a relaunch is sure to be refused, and when that is looked at again.
+        self._refused: tuple[States, float] | None = None
+        self._cut = False
         self._task: asyncio.Task[None] | None = None
         self._listening: asyncio.Future[bool] | None = None
 
@@ -101,7 +106,9 @@ class Watcher:
     def _launched(self, attempt: int) -> None:
         if unsaid := set(self.watchlist.since) - set(self._told):
             self._say(tuple(sorted(unsaid)), f"new in attempt {attempt}")
-        self._ending, self._learnt, self._told, self._mistakes = False, False, (), ()
+        self._ending, self._learnt, self._told, self._mistakes, self._refused = False, False, (), (), None
+        # What is so at a launch is said then.
+        self._cut = self.watchlist.cut
         if self._task is None:
             self._task = asyncio.ensure_future(self._watch())
 
@@ -138,12 +145,39 @@ class Watcher:
         if unnoticed and files and files != self._told:
             self._ears.close()
         self.watchlist.broken = bool(mistakes)
+        self._say_cut()
+        if files and not mistakes and self._follows() is Then.RELAUNCH and not await self._can(files):
+            return
         self._decide(files, mistakes)
+
+    async def _can(self, files: tuple[str, ...]) -> bool:
+        """Whether a relaunch is not sure to be refused: a server that serves does not end for that."""
+        present = states(files)
+        known = self._refused is not None and self._refused[0] == present
+        if self._refused is not None and known and self._clock() < self._refused[1]:
+            return False
+        why = await in_thread_or_fail(self._foreseen)
+        if why is None:
+            self._refused = None
+            return True
+        self._refused, self._told = (present, self._clock() + _AGAIN_S), files
+        if not known:
+            self._say(files, f"no relaunch, it would be refused: {printable(why)}")
+            self._console.note("that is tried again at the next change, and once a minute")
+        return False
+
+    def _follows(self) -> Then:
+        return follows(self._planned.options.on_change, self._state, ending=self._ending)
+
+    def _say_cut(self) -> None:
+        if self.watchlist.cut and not self._cut:
+            self._console.note("note    --watch: too many files by now; changes are seen in the first of them only")
+        self._cut = self.watchlist.cut
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def _decide(self, files: tuple[str, ...], mistakes: tuple[Mistake, ...]) -> None:
-        then = follows(self._planned.options.on_change, self._state, ending=self._ending)
+        then = self._follows()
         if mistakes != self._mistakes and self._state != "done":
             self._mistakes = mistakes
             for mistake in mistakes:
@@ -153,7 +187,7 @@ class Watcher:
         if not files:
             if self._told:
                 self._say(self._told, "it is as at the launch again")
-            self._told = ()
+            self._told, self._refused = (), None
         elif mistakes:
             self._told = files
         elif then is Then.RELAUNCH:
@@ -227,39 +261,3 @@ class _Ears:
         if self._stopped:
             self.stop()
         return True
-
-
-class _Compiler:
-    """Says which changed files do not compile, and asks only about those that have changed since it was asked."""
-
-    def __init__(self, planned: Plan) -> None:
-        self._planned = planned
-        self._python: str | None = None
-        self._asked: tuple[object, ...] = ()
-        self._known: tuple[Mistake, ...] = ()
-
-    def mistakes(self, files: Sequence[str]) -> tuple[Mistake, ...]:
-        """Blocking, five seconds at most."""
-        paths = [path for path in files if path.endswith(".py")]
-        states = tuple((path, _state(path)) for path in paths)
-        if states != self._asked:
-            self._known, self._asked = syntax.mistakes(paths, self._interpreter()), states
-        return self._known
-
-    def _interpreter(self) -> str:
-        """The server's, whose grammar may be another one than ours; ours where it is not known."""
-        if self._python is None:
-            from supervise.host import interpreter
-
-            need = self._planned.need
-            found, _ = interpreter.find(need.program, self._planned.env, before=need.wrappers)
-            self._python = found.executable if found else sys.executable
-        return self._python
-
-
-def _state(path: str) -> tuple[int, int] | None:
-    try:
-        state = os.stat(path)
-    except OSError:
-        return None
-    return state.st_size, state.st_ctime_ns

@@ -31,11 +31,17 @@ class Watchlist:
         self._base: Look | None = None
         self._digests: dict[tuple[str, State], str | None] = {}
         self._since: tuple[str, ...] = ()
+        self._cut = False
 
     @property
     def since(self) -> tuple[str, ...]:
         """What the present attempt was launched with that the one before it was not."""
         return self._since
+
+    @property
+    def cut(self) -> bool:
+        """Whether there was more than is looked at when it was looked last."""
+        return self._cut
 
     def begin(self) -> bool:
         """An attempt is about to be launched: what is there now is what it begins with.
@@ -77,7 +83,9 @@ class Watchlist:
         return os.path.basename(path)
 
     def _look(self) -> Look:
-        return watched.look(self.paths, self.but)
+        seen = watched.look(self.paths, self.but)
+        self._cut = seen.cut
+        return seen
 
     def _between(self, before: Look, now: Look) -> tuple[str, ...]:
         touched = sorted(
@@ -88,17 +96,17 @@ class Watchlist:
         if not touched:
             return ()
         # A tree of which nothing is left is on its way back: nobody works without it.
-        gone = tuple(root + "/" for root in self.paths if not any(path.startswith(root) for path in now.files))
+        gone = tuple(root + "/" for root in self.paths if not any(_is_in(path, root) for path in now.files))
         return tuple(path for path in touched if not path.startswith(gone) and self._differs(path, before, now))
 
     def _differs(self, path: str, before: Look, now: Look) -> bool:
         old, new = before.files.get(path), now.files.get(path)
         if old is None or new is None:
-            named, cut = path in self.paths, before.cut or now.cut
-            # A file that is named itself comes back as well; where a look was cut off is chance.
-            return named == (old is None) if named else not cut
+            # A file that is named itself comes back as well; what a look that was cut off has not seen may be there.
+            return old is None if path in self.paths else not (before.cut if old is None else now.cut)
         was, present = self._digests.get((path, old)), self._digest(path, new, now)
-        return was != present if was and present else old != new or (was is None) != (present is None)
+        # Of one that cannot be read, or is too large: what only gets another mode has the content that it had.
+        return was != present if was and present else watched.content_of(old) != watched.content_of(new)
 
     def _digest(self, path: str, state: State, look: Look) -> str | None:
         """Remembered for a state that proves something; what is remembered of the present attempt is never replaced."""
@@ -122,3 +130,8 @@ class Watchlist:
                 self._digests[key] = digest
             if time.monotonic() >= deadline:
                 return
+
+
+def _is_in(path: str, root: str) -> bool:
+    """Whether a file is a root, or below it; one beside it may have a name that begins alike."""
+    return path == root or path.startswith(f"{root}/")

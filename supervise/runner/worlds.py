@@ -137,8 +137,8 @@ def _effort(root: int, gpus: bool) -> Look:
 
 
 def _edited(planned: Plan, target: Run) -> Callable[[], Edited] | None:
-    """None where nobody knows what an engine is, or nobody wants to know."""
-    if not planned.profile.packages or {"effect", "all"} & planned.options.no_preflight:
+    """None where nobody knows what an engine is. What is left out before the launch is looked at after it."""
+    if not planned.profile.packages:
         return None
 
     def look() -> Edited:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 KIND = "package"
 _SHOWN = 5
+_HOW = {"": "--force-reinstall", "--prefix": "--ignore-installed", "--target": "--upgrade"}
 
 
 def judge(package: Package, executable: str) -> Iterator[Finding]:
@@ -32,12 +33,12 @@ def judge(package: Package, executable: str) -> Iterator[Finding]:
     elif package.modified or package.added or package.missing or package.unread:
         counts = [f"{len(getattr(package, what))} {what}" for what in ("modified", "added", "missing")]
         if package.unread:
-            counts.append(f"{len(package.unread)} could not be read")
+            counts.append(f"{len(package.unread)} could not be compared")
         named = [
             *(f"modified {path}" for path in package.modified),
             *(f"added {path}" for path in package.added),
             *(f"missing {path}" for path in package.missing),
-            *(f"not read {path}" for path in package.unread),
+            *(f"not compared {path}" for path in package.unread),
         ]
         yield _remark(f"{package.title}: {', '.join(counts)}", _first(named), restoring(package, executable))
 
@@ -80,13 +81,7 @@ def restoring(package: Package, executable: str) -> str:
     """
     commands = []
     if package.modified or package.missing:
-        wanted = shlex.quote(package.origin or f"{package.name}=={package.version}")
-        python = shlex.quote(executable)
-        if package.installer == "uv":
-            name = shlex.quote(package.name)
-            commands.append(f"uv pip install --python {python} --no-deps --reinstall-package {name} {wanted}")
-        else:
-            commands.append(f"{python} -m pip install --force-reinstall --no-deps {wanted}")
+        commands.append(_reinstalling(package, shlex.quote(executable)))
     if package.added:
         paths = [shlex.quote(os.path.join(package.site, path)) for path in package.added[:_SHOWN]]
         more = f" (and {len(package.added) - _SHOWN} more)" if len(package.added) > _SHOWN else ""
@@ -94,3 +89,17 @@ def restoring(package: Package, executable: str) -> str:
             f"{'a reinstallation leaves what was added: ' if commands else ''}rm -- {' '.join(paths)}{more}"
         )
     return printable("; ".join(commands))
+
+
+def _reinstalling(package: Package, python: str) -> str:
+    """Without words that lead to the place that was looked at, an installer would replace another copy."""
+    wanted = shlex.quote(package.origin or f"{package.name}=={package.version}")
+    if package.place is None:
+        return f"install {wanted} into {shlex.quote(package.site)} again, as it was installed there"
+    where = "".join(f" {shlex.quote(word)}" for word in package.place)
+    if package.installer == "uv":
+        name = shlex.quote(package.name)
+        return f"uv pip install --python {python} --no-deps --reinstall-package {name}{where} {wanted}"
+    # What pip would remove before is the copy that it sees, not the one in that place.
+    how = _HOW[package.place[0] if package.place else ""]
+    return f"{python} -m pip install {how} --no-deps{where} {wanted}"

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from supervise.host import distribution, git, interpreter, wheel
+from supervise.host.belongings import own_directories
 from supervise.host.copying import Copies
 from supervise.host.distribution import Distribution, Recorded
 from supervise.host.git import GitState
 from supervise.host.interpreter import Interpreter
 from supervise.model.slate import Finding
 from supervise.model.sources import Source
+from supervise.slate import reinstalling
 from supervise.slate.differences import check, judge
 from supervise.text import printable
 
@@ -33,7 +35,8 @@ class Package:
     the size was compared, `unread` are those that could not be. `checkout` is there instead where it is imported from
     a directory of sources, of which `below` is the package; `unknown` is a phrase that says why there is no comparison
     at all, `absent` if it is just not installed there. Of what was compared with its wheel there are `installed` and
-    its `record`, and with copies also `files`: each that differs, with its digest.
+    its `record`, and with copies also `files`: each that differs, with its digest. `place` are the words that tell an
+    installer where it has to go, None if there are none.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Package:
     installed: Distribution | None = None
     record: Mapping[str, Recorded] = field(default_factory=dict, repr=False)
     files: tuple[Source, ...] = ()
+    place: tuple[str, ...] | None = ()
 
     @property
     def title(self) -> str:
@@ -184,6 +188,8 @@ def compare(
         return _without_metadata(name, python)
     if len(found) > 1:
         versions = ", ".join(printable(f"{each.name} {each.version}") for each in found)
+        if all(distribution.normal(each.name) != distribution.normal(name) for each in found):
+            return Package(name, unknown=f"it is a namespace of more than one, name the one that is meant: {versions}")
         return Package(name, unknown=f"{found[0].site} has metadata of more than one: {versions}")
     installed = found[0]
     origin, editable = installed.origin
@@ -211,7 +217,7 @@ def _compared(
     copies: Copies | None,
 ) -> Package:
     record = installed.record()
-    own = wheel.own_directories(record)
+    own = own_directories(record)
     if not own:
         return replace(package, unknown="its RECORD lists no package")
     if shadow := _shadow(own, installed.site, python):
@@ -228,7 +234,18 @@ def _compared(
         installed=installed,
         record=record,
         files=tuple(seen.files),
+        place=_place(installed.site, python, own, record),
     )
+
+
+def _place(
+    site: str, python: Interpreter, own: Sequence[str], record: Mapping[str, Recorded]
+) -> tuple[str, ...] | None:
+    executable = python.executable
+    beside = (os.path.dirname(executable), os.path.dirname(os.path.dirname(executable)))
+    is_environment = any(os.path.isfile(os.path.join(directory, "pyvenv.cfg")) for directory in beside)
+    base = executable if is_environment else os.path.realpath(executable)
+    return reinstalling.place(site, executable, base, own, record.keys())
 
 
 def _shadow(own: Sequence[str], site: str, python: Interpreter) -> tuple[str, str] | None:

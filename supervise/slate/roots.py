@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from supervise.host import distribution, git, watched, wheel
+from supervise.host import distribution, git, watched
+from supervise.host.belongings import own_directories
 from supervise.host.copying import Copies
 from supervise.host.git import GitState
 from supervise.model.sources import Base, Change, Root
@@ -113,7 +114,7 @@ def _code(package: Package) -> str | None:
 def _places(package: Package) -> list[str]:
     """Directories that are a package's own."""
     if package.installed is not None:
-        places = [os.path.join(package.site, top) for top in wheel.own_directories(package.record)]
+        places = [os.path.join(package.site, top) for top in own_directories(package.record)]
     elif package.checkout is not None:
         places = [os.path.normpath(os.path.join(package.site, package.below))]
     else:

@@ -11,6 +11,7 @@ from supervise.attempts.log import Follower
 from supervise.attempts.roles import living
 from supervise.attempts.store import Run
 from supervise.host import signals
+from supervise.host.leash import called
 from supervise.model.exits import Exit
 from supervise.model.process import ProcessId
 from supervise.runner.detach import CONSOLE
@@ -39,7 +40,8 @@ def attach(name: str | None) -> int:
     path = _console(run, supervisor)
     if path is None:
         told = f"its console is where {supervisor} was started" if supervisor else "it is not running"
-        say(f"supervise: run {run.name} was not detached, {told}; see supervise status {run.name} --watch, or logs -f")
+        hint = f"{called()} status {run.name} --watch, or logs -f"
+        say(f"supervise: run {run.name} was not detached, {told}; see {hint}")
         return Exit.USAGE if supervisor else _NOT_RUNNING
     if signal.getsignal(signal.SIGQUIT) is not signal.SIG_IGN:
         signal.signal(signal.SIGQUIT, signal.default_int_handler)
@@ -47,7 +49,7 @@ def attach(name: str | None) -> int:
         with answering():
             _show(path, supervisor)
     except KeyboardInterrupt:
-        say(f"supervise: detached again; run {run.name} goes on, supervise stop {run.name} ends it")
+        say(f"supervise: detached again; run {run.name} goes on, {called()} stop {run.name} ends it")
         return Exit.OK
     return _over(run, supervisor)
 

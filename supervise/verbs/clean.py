@@ -58,7 +58,8 @@ def clean(command: Sequence[str], options: Options, *, dry_run: bool, as_json: b
             console.line("note", note)
         request = clearing.for_launch(planned, known.records(), dry_run=dry_run)
         result = _clean_run(known.run(planned.need.run), request, console)
-        results = [_with_packages(result, planned, known) if code.look and result else result]
+        # For people the packages are told about once, with what is in their files.
+        results = [_with_packages(result, planned, known) if code.look and as_json and result else result]
         engines = [of_plan(planned)]
     else:
         if options.name is not None and choose(options.name, live_only=False) is None:

@@ -145,8 +145,10 @@ def is_recorded(data: bytes, wanted: Recorded | None) -> bool:
 
 
 def present(site: str, path: str) -> bytes | None:
-    """The content of a file as it is; None if it is too large, cannot be read, or is none."""
+    """The content of a file as it is; None if it is too large, cannot be read, is none, or a link leads out."""
     try:
+        if not copying.within(site, path):
+            return None
         return files.read_regular(os.path.join(site, path), _LARGEST)
     except (OSError, ValueError):
         return None
@@ -155,13 +157,15 @@ def present(site: str, path: str) -> bytes | None:
 def seen_by_attempts(store: Store) -> dict[tuple[str, str, str], str]:
     """Files that attempts have recorded: which attempt, by directory with links resolved, path and sha256."""
     return {
-        (os.path.realpath(root.directory), source.path, source.digest): f"attempt {number} of {run.name}"
+        (directory, source.path, source.digest): f"attempt {number} of {run.name}"
         for run in store.runs()
         for number in run.numbers()
         if (known := sources.read(run.attempt(number))) is not None
         for root in known.roots
+        if root.base is not Base.GIT
+        for directory in (os.path.realpath(root.directory),)
         for source in root.files
-        if source.digest and root.base is not Base.GIT
+        if source.digest
     }
 
 
@@ -235,7 +239,7 @@ def in_a_line(left: Debugged) -> str:
         return sentence
     if state is None:
         counts = ", ".join(f"{len(getattr(package, kind))} {kind}" for kind in ("modified", "added", "missing"))
-        unread = f", {len(package.unread)} could not be read" if package.unread else ""
+        unread = f", {len(package.unread)} could not be compared" if package.unread else ""
         return f"{package.title} in {home(package.site)}: {counts}{unread}"
     where = shlex.quote(state.directory)
     counts = f"{len(state.changed)} changed, {len(state.untracked)} untracked"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,7 +11,9 @@ from supervise.attempts import sources
 from supervise.attempts.store import Attempt, Run
 from supervise.profiles.errors import ProfileError
 from supervise.runner import plan
-from supervise.runner.plan import Options, Plan
+from supervise.runner.plan import PACKAGE, Options, Plan
+from supervise.text import hides
+from supervise.verbs.recorded_command import option
 from supervise.verbs.records import text, words
 
 
@@ -47,7 +49,9 @@ def of_run(run: Run, options: Options) -> Engine | str:
     if (command := os.path.join(text(record, "cwd") or "", argv[0])) and "/" in argv[0]:
         argv = (os.path.normpath(command), *argv[1:])
     try:
-        planned = plan.make(argv, as_then(os.environ, record), replace(options, name=run.name))
+        named = (*options.clearing.packages, *_named(words(record, "options")))
+        clearing = replace(options.clearing, packages=tuple(dict.fromkeys(named)))
+        planned = plan.make(argv, as_then(os.environ, record), replace(options, name=run.name, clearing=clearing))
     except ProfileError as error:
         return str(error)
     python = _python(attempt)
@@ -58,7 +62,14 @@ def as_then(env: Mapping[str, str], record: Mapping[str, object]) -> dict[str, s
     """An environment with what an attempt's record says of it, without what was a secret then."""
     said = record.get("environment")
     recorded = said if isinstance(said, dict) else {}
-    return {**env, **{k: v for k, v in recorded.items() if isinstance(k, str) and isinstance(v, str) and v != "***"}}
+    return {**env, **{k: v for k, v in recorded.items() if isinstance(k, str) and isinstance(v, str) and not hides(v)}}
+
+
+def _named(own: Sequence[str]) -> Iterator[str]:
+    """Packages that the run was told of: to be looked at, or to be watched."""
+    yield from option(own, "--package")
+    watched = option(own, "--watch")
+    yield from (word.removeprefix(PACKAGE) for word in watched if word.startswith(PACKAGE))
 
 
 def _python(attempt: Attempt) -> str | None:

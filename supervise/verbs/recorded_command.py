@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from supervise.text import HIDDEN, plural, settings
+from supervise.text import HIDDEN, hides, plural, settings
 from supervise.verbs.records import text, words
 
 # Where an engine takes from its environment what it was given as a flag (vllm's envs.py and its api_server.py,
@@ -118,6 +118,8 @@ def _with_secrets(
             hidden = True
             _flag(name, profile, env, lacking, taken)
             continue
+        if hides(word):
+            lacking.append(f"word {at + 1} of its command line had a password and is not recorded: launch it by hand")
         command.append(word)
     return command
 
@@ -138,7 +140,7 @@ def _environment(
     if not isinstance(said, dict) or not all(isinstance(value, str) and "\0" not in value for value in said.values()):
         return None
     then: dict[str, str | None] = {name: None for name in settings(env) if name not in said and name not in taken}
-    secrets = [name for name, value in said.items() if value == HIDDEN]
+    secrets = [name for name, value in said.items() if hides(value)]
     if missing := [name for name in secrets if name not in env]:
         lacking.append(f"{plural(len(missing), 'secret')} of its environment not recorded: set {', '.join(missing)}")
-    return then | {name: value for name, value in said.items() if value != HIDDEN}
+    return then | {name: value for name, value in said.items() if not hides(value)}

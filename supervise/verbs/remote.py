@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import math
 import os
-import shlex
 import signal
 import termios
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from supervise import __version__
 from supervise.host import signals, ssh
-from supervise.host.leash import BEAT, WORDS, Told
+from supervise.host.leash import BEAT, WORDS
 from supervise.model.exits import Exit
+from supervise.verbs.over_there import PROGRAM, scripted
 from supervise.verbs.select import say
-
-PROGRAM = "SUPERVISE_REMOTE"
-"""The variable with the supervise to use over there, as a shell would read it: `/opt/venv/bin/supervise`."""
 
 SILENCE = "SUPERVISE_LEASH"
 """The variable with how many seconds nothing may be heard of us over there before it is taken for a hang-up."""
@@ -35,26 +32,6 @@ _BRIEF = (
     "--version",
 )  # fmt: skip
 _OTHERS = ("attach", "clean", "logs", "restart", "status", "wait")
-_PACKAGE = f"supervise-llm=={__version__}"
-_INSTALLERS = (("uv", f"uv tool install {_PACKAGE}"), ("pipx", f"pipx install {_PACKAGE}"))
-# Works where pip may not touch what the distribution has installed (PEP 668).
-_ANYWHERE = (
-    "python3 -m venv ~/.local/supervise && "
-    f"~/.local/supervise/bin/pip install {_PACKAGE} && "
-    "mkdir -p ~/.local/bin && ln -sf ~/.local/supervise/bin/supervise ~/.local/bin"
-)
-_SCRIPT = """\
-w={program}
-{otherwise}if ! command -v "$w" >/dev/null 2>&1; then
-{missing}
-exit {not_found}
-fi
-if [ -t 0 ]; then stty susp undef 2>/dev/null; else trap : HUP; fi
-trap : INT QUIT TERM
-"$w" {words}
-s=$?
-if [ $s = {lost} ]; then s={instead}; fi
-exit $s"""
 
 
 class _Wanted(NamedTuple):
@@ -117,57 +94,11 @@ def remote(host: str, words: Sequence[str]) -> int:
     try:
         over = _look_on(line) if wanted.silence_s is None else _hold(line, wanted.silence_s / _BEATS)
     except OSError as error:
-        say(f"supervise: {command[0]}: {error.strerror}; {ssh.COMMAND} names the ssh to use")
+        known = {errno.E2BIG: "these words are too long for ssh"}
+        hint = known.get(error.errno or 0, f"{ssh.COMMAND} names the ssh to use")
+        say(f"supervise: {command[0]}: {error.strerror}; {hint}")
         return Exit.INTERNAL
     return _status(over, wanted)
-
-
-def scripted(
-    host: str, words: Sequence[str], program: Sequence[str], silence_s: float | None, command: Sequence[str]
-) -> str:
-    """What the other side's sh is to do: find supervise and have it do the same, and pass on how that ended.
-
-    ssh tells a death by a signal as it tells a lost connection. So there is a shell which outlives every signal that
-    means its child, and says 128+n. Only a terminal that hangs up tells nobody but whoever leads the session, which is
-    that shell: the others are told by its end (setsid(2), NOTES).
-    Nobody is there to continue what Ctrl-Z stops, so that key means nothing.
-
-    Args:
-        host: as the user names it.
-        words: for the other supervise.
-        program: that one, and its first words; none for the one on the PATH.
-        silence_s: how long it is to wait for a sign of ours, in seconds; None where there is no leash.
-        command: the user's ssh, for what is told.
-    """
-    first, *more = program or ["supervise"]
-    found = f'"$HOME"/{shlex.quote(first[2:])}' if first.startswith("~/") else shlex.quote(first)
-    return _SCRIPT.format(
-        program=found,
-        # What pipx, uv and pip install for a user is not on the PATH of a command over ssh, as a rule.
-        otherwise="" if program else 'command -v supervise >/dev/null 2>&1 || w="$HOME"/.local/bin/supervise\n',
-        missing=_missing(host, first, command, named=bool(program)),
-        not_found=int(Exit.NOT_FOUND),
-        words=shlex.join([*more, Told(silence_s, __version__, host).flag, *words]),
-        lost=ssh.LOST,
-        instead=ssh.LOST - 1,
-    )
-
-
-def _missing(host: str, first: str, command: Sequence[str], *, named: bool) -> str:
-    """The part that says that there is no supervise, and what installs it with what there is."""
-    if named:
-        return _said(f"supervise: {host} has no {first}, which {PROGRAM} names")
-    told = f"supervise: {host} has no supervise on its PATH, nor in ~/.local/bin; this installs it: "
-
-    def line(install: str) -> str:
-        return _said(told + shlex.join([*command, host, install]))
-
-    tests = [f"if command -v {program} >/dev/null 2>&1; then {line(install)}" for program, install in _INSTALLERS]
-    return "\nel".join([*tests, f"se {line(_ANYWHERE)}\nfi"])
-
-
-def _said(text: str) -> str:
-    return f"printf '%s\\n' {shlex.quote(text)} >&2"
 
 
 def _silence_s(words: Sequence[str], env: Mapping[str, str]) -> float | None:
@@ -190,11 +121,12 @@ def _silence_s(words: Sequence[str], env: Mapping[str, str]) -> float | None:
 
 def _look_on(line: Sequence[str]) -> _Over:
     """Share our streams with ssh, and the keys with it: on a terminal they go to the other side."""
+    terminal = ssh.on_terminal()
     pid = ssh.start(line, None, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     asking = _asking()
     signal.pthread_sigmask(signal.SIG_BLOCK, {*asking, signal.SIGCHLD})
     asked = None
-    while (status := ssh.ended(pid)) is None:
+    while (status := ssh.ended(pid, alike=terminal)) is None:
         signum = signal.sigwait({*asking, signal.SIGCHLD})
         if signum != signal.SIGCHLD:
             asked = asked or signum
@@ -210,20 +142,23 @@ def _hold(line: Sequence[str], beat_s: float) -> _Over:
     os.set_blocking(writing, False)
     leash = _Leash(writing)
     asking = _asking()
-    kept = signal.pthread_sigmask(signal.SIG_BLOCK, set(asking) - {signal.SIGTERM})
-    # A Ctrl-C is ours alone to hear. SIGTERM ends ssh, also while it asks for a password.
-    pid = ssh.start(line, reading, kept | (set(asking) - {signal.SIGTERM}))
+    kept = signal.pthread_sigmask(signal.SIG_BLOCK, set(asking))
+    # A Ctrl-C, and the SIGTERM that timeout(1) or a service manager has for the whole group, are ours alone to hear.
+    terminal = ssh.on_terminal()
+    pid = ssh.start(line, reading, kept | set(asking) if terminal else kept, apart=not terminal)
     os.close(reading)
     signal.pthread_sigmask(signal.SIG_BLOCK, {*asking, signal.SIGCHLD})
     asked: list[int] = []
-    while (status := ssh.ended(pid)) is None:
+    while (status := ssh.ended(pid, alike=terminal)) is None:
         told = signal.sigtimedwait({*asking, signal.SIGCHLD}, beat_s)
         if told is None:
             leash.say(BEAT)
         elif told.si_signo != signal.SIGCHLD:
             asked.append(told.si_signo)
             if len(asked) > _PATIENCE or not leash.begun:
-                os.kill(pid, signal.SIGTERM)
+                # The second is what ssh hears as well, also at a password, whose echo it turns on again then
+                # (readpassphrase(3)).
+                os.kill(pid, signal.SIGALRM if terminal else signal.SIGTERM)
             leash.say(next(word for word, signum in WORDS.items() if signum == told.si_signo))
     return _Over(status, leash.begun, asked[0] if asked else None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,8 @@ from supervise.attempts.store import Attempt, Run, Store
 from supervise.model.exits import Exit
 from supervise.report.console import Console, for_stream
 from supervise.runner import plan, recording
-from supervise.runner.plan import Clearing, Options, Plan
-from supervise.text import home, plural
+from supervise.runner.plan import PACKAGE, Clearing, Options, Plan
+from supervise.text import home, plural, printable
 from supervise.verbs import restoring, then_and_now
 from supervise.verbs.recorded_command import Recorded, option, recorded
 from supervise.verbs.select import choose, kept, say, store
@@ -99,15 +100,18 @@ def _as_then(run: Run, attempt: Attempt, said: Recorded, how: How, console: Cons
     if not how.diff and len(lines) > _MOST:
         console.note(f"and {plural(len(lines) - _MOST, 'more difference')}: --diff shows all")
     if not how.anyway:
-        console.note(_remedy(found, how))
+        console.note(_remedy(found, how, known))
     return how.anyway
 
 
-def _remedy(found: Comparison, how: How) -> str:
+def _remedy(found: Comparison, how: How, known: Store) -> str:
     anyway = "--anyway launches it all the same"
     if how.put_back or not found.files:
         return anyway
-    return f"--put-back puts {plural(len(found.files), 'file')} back; {anyway}"
+    count = sum(not why for _, why in then_and_now.refused(found, known))
+    all_of_them = plural(len(found.files), "file")
+    told = all_of_them if count == len(found.files) else f"{count} of {all_of_them}"
+    return f"--put-back puts {told} back; {anyway}" if count else f"--put-back can put none of them back; {anyway}"
 
 
 def _look(planned: Plan, attempt: Attempt, said: Recorded, known: Store) -> Comparison:
@@ -127,20 +131,26 @@ def _put_back(found: Comparison, planned: Plan, known: Store, console: Console) 
                 say(f"supervise replay: run {name} is live and may import these files; first: supervise stop {name}")
             return False
         copies = restoring.saving(known)
-        left = then_and_now.put_back(found, copies, known, planned.env.get("PYTHONPYCACHEPREFIX", ""))
-    console.line("code", f"{plural(len(found.files) - len(left), 'file')} put back as that attempt had them")
-    for line in left:
+        done = then_and_now.put_back(found, copies, known, planned.env.get("PYTHONPYCACHEPREFIX", ""))
+    console.line("code", f"{plural(len(found.files) - len(done.left), 'file')} put back as that attempt had them")
+    for line in done.left:
         console.note(line)
     if copies.kept:
         console.line("saved", f"{plural(len(copies.kept), 'file')} as before: {home(copies.directory)}")
-    return True
+    if done.compiled:
+        removed = " ".join(map(shlex.quote, done.compiled))
+        console.line("replay", printable(f"not launched: Python may believe what was compiled before: rm -- {removed}"))
+    return not done.compiled
 
 
 def _options(run: Run, said: Recorded) -> Options:
     """What of our options says which code is looked at."""
     own: Sequence[str] = said.own or ()
     profile = option(own, "--profile")
-    watched = tuple(os.path.abspath(os.path.expanduser(path)) for path in option(own, "--watch"))
+    watched = tuple(
+        path if path.startswith(PACKAGE) else os.path.abspath(os.path.expanduser(path))
+        for path in option(own, "--watch")
+    )
     return Options(
         name=run.name,
         profile=profile[-1] if profile else None,

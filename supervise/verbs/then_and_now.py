@@ -14,13 +14,14 @@ from supervise.attempts import sources
 from supervise.attempts.store import Attempt, Store
 from supervise.host import putting_back
 from supervise.host.originals import Originals
-from supervise.host.putting_back import NotPutBackError, Saving
+from supervise.host.saving import NotPutBackError, Saving
 from supervise.model.sources import Base, Change, Root, Source, Sources
 from supervise.report import patches
 from supervise.report.patches import Patch
 from supervise.report.revisions import revised, unrevised
 from supervise.runner.recording import Contents
 from supervise.verbs.debug_code import MINUS, originals, seen_by_attempts
+from supervise.verbs.owners import Owners
 
 
 class Side(NamedTuple):
@@ -36,7 +37,10 @@ _UNKNOWN, _ABSENT = Side(None, known=False), Side(None)
 
 
 class FileDiffers(NamedTuple):
-    """A file that is not what it was: `digest` is that of the one on disk, `patch` leads from then to now."""
+    """A file that is not what it was: `digest` is that of the one on disk, `patch` leads from then to now.
+
+    `differs` says whether the one on disk is not what its base has, either.
+    """
 
     root: Root
     path: str
@@ -44,6 +48,7 @@ class FileDiffers(NamedTuple):
     now: Side
     digest: str | None
     patch: Patch
+    differs: bool = False
 
     @property
     def place(self) -> str:
@@ -93,7 +98,10 @@ def compare(attempt: Attempt, now: Sources, contents: Contents, store: Store) ->
         if (root.directory, root.base, root.version) == (other.directory, other.base, other.version):
             files += reading.files(root, other)
             unknown += [f"{path} of {root.name}: it could not be read" for path in _unread(root, other)]
-    return Comparison(tuple(files), tuple(each.told for each in revised(then, now)), tuple(unknown))
+    others = [each.told for each in revised(then, now)]
+    if then.python and now.python and then.python != now.python:
+        others.insert(0, f"interpreter: {then.python} -> {now.python}")
+    return Comparison(tuple(files), tuple(others), tuple(unknown))
 
 
 class _Reading:
@@ -107,11 +115,11 @@ class _Reading:
             one, other = before.get(path), after.get(path)
             if _key(one) == _key(other):
                 continue
-            old = self._side(then, path, one, other, sources.content(self._attempt, then, path))
+            old = self._side(then, path, one, other, sources.copy_of(self._attempt, one) if one else None)
             new = self._side(now, path, other, one, self._contents.get((now.directory, path)))
             known = old.known and new.known
             patch = patches.of_contents(path, old.data, new.data) if known else Patch("", path, "", 0, 0, known=False)
-            yield FileDiffers(now, path, old, new, other.digest if other else _digest(new), patch)
+            yield FileDiffers(now, path, old, new, other.digest if other else _digest(new), patch, other is not None)
 
     def _side(self, root: Root, path: str, here: Source | None, there: Source | None, kept: bytes | None) -> Side:
         if here is not None:
@@ -164,7 +172,14 @@ def _newer(each: FileDiffers, began: float | None) -> str:
     return f", changed {at}, {'after that attempt began' if changed > began else 'before that attempt began'}"
 
 
-def put_back(found: Comparison, copies: Saving, store: Store, prefix: str) -> list[str]:
+class PutBack(NamedTuple):
+    """What became of it: a line for each file that is left as it is, and bytecode that is left and may be believed."""
+
+    left: tuple[str, ...]
+    compiled: tuple[str, ...] = ()
+
+
+def put_back(found: Comparison, copies: Saving, store: Store, prefix: str) -> PutBack:
     """Put files back as the attempt had them; what is in a working tree is its owner's to check out.
 
     Args:
@@ -172,41 +187,57 @@ def put_back(found: Comparison, copies: Saving, store: Store, prefix: str) -> li
         copies: takes what is overwritten or removed.
         store: has what attempts have recorded.
         prefix: of PYTHONPYCACHEPREFIX.
-
-    Returns:
-        A line for each file that is left as it is.
     """
-    seen = seen_by_attempts(store)
-    left = []
-    for each in found.files:
-        try:
-            _put_back(each, copies, seen)
-        except NotPutBackError as error:
-            left.append(f"{each.path} is left as it is: {error}")
+    left, compiled = [], []
+    for each, why in refused(found, store):
+        if not why:
+            why = _put_back(each, copies)
+        if why:
+            left.append(f"{each.path} is left as it is: {why}")
         else:
-            putting_back.forget_bytecode(each.place, prefix)
-    return left
+            compiled += putting_back.forget_bytecode(each.place, prefix)
+    return PutBack(tuple(left), tuple(compiled))
 
 
-def _put_back(each: FileDiffers, copies: Saving, seen: Mapping[tuple[str, str, str], str]) -> None:
-    if each.root.base is Base.GIT:
-        where = shlex.quote(each.root.directory)
-        raise NotPutBackError(f"a working tree is not touched: git -C {where} diff, git -C {where} stash")
+def _put_back(each: FileDiffers, copies: Saving) -> str:
+    try:
+        if each.then.data is not None:
+            putting_back.put(each.place, each.then.data, copies)
+        else:
+            putting_back.remove(each.place, each.digest or "", copies)
+    except NotPutBackError as error:
+        return str(error)
+    return ""
+
+
+def refused(found: Comparison, store: Store) -> Iterator[tuple[FileDiffers, str]]:
+    """Each file that differs, with the phrase that says why it is not put back; empty if it can be.
+
+    Args:
+        found: what differs.
+        store: has what attempts have recorded.
+    """
+    seen, owners = seen_by_attempts(store), Owners()
+    yield from ((each, _refused(each, seen, owners)) for each in found.files)
+
+
+def _refused(each: FileDiffers, seen: Mapping[tuple[str, str, str], str], owners: Owners) -> str:
+    root = each.root
+    if root.base is Base.GIT:
+        where = shlex.quote(root.directory)
+        return f"a working tree is not touched: git -C {where} diff, git -C {where} stash"
     if not each.then.known:
-        raise NotPutBackError("what it was is not known")
+        return "what it was is not known"
+    if why := owners.keep_from(root, each.path):
+        return why
     if each.then.data is not None:
-        putting_back.put(each.place, each.then.data, copies)
-        return
-    recorded = (os.path.realpath(each.root.directory), each.path, each.digest or "") in seen
-    published = each.root.base is Base.WHEEL and each.now.known and _is_published(each)
+        return ""
+    recorded = (os.path.realpath(root.directory), each.path, each.digest or "") in seen
+    # A file of the wheel, as it was published, can be had again.
+    published = root.base is Base.WHEEL and each.now.known and not each.differs
     if each.digest is None or not (recorded or published):
-        raise NotPutBackError(f"no attempt has recorded it: rm -- {shlex.quote(each.place)}")
-    putting_back.remove(each.place, each.digest, copies)
-
-
-def _is_published(each: FileDiffers) -> bool:
-    """Whether it is a file of the wheel, as it was published: then it can be had again."""
-    return all(source.path != each.path for source in each.root.files)
+        return f"no attempt has recorded it: rm -- {shlex.quote(each.place)}"
+    return ""
 
 
 def sites(now: Sources) -> Sequence[str]:

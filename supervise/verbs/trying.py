@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from supervise import runner
 from supervise.attempts.place import PlaceError, settle
-from supervise.attempts.store import Store, StoreError
+from supervise.attempts.store import Run, Store, StoreError
 from supervise.group.boot import boot
 from supervise.host.procfs import ForeignProcError
+from supervise.host.program import ask
 from supervise.lifecycle import Done
 from supervise.model.exits import Exit
 from supervise.model.sweep import Result
@@ -25,12 +26,15 @@ from supervise.profiles.errors import ProfileError
 from supervise.report.console import Console, for_stream
 from supervise.report.trial_table import VERSION, trial_as_data
 from supervise.runner import Options, TierError, plan
+from supervise.runner.holder import living
 from supervise.runner.launch import NotExecutableError
 from supervise.text import home
 from supervise.verbs.output import answering
 
 # What users can bring about before anything is launched: none of it says anything of the server.
 _PREVENTED = (NotExecutableError, ProfileError, TellingError, PlaceError, StoreError, TierError, ForeignProcError)
+
+_SHELL, _SYNTAX_S = "/bin/sh", 10.0
 
 
 class Tried(NamedTuple):
@@ -92,7 +96,10 @@ def launched(command: Sequence[str], options: Options, trial: Trial, values: tup
         done = runner.run(command, options, store, console, boot())
         # One that never got the run's lock tells nobody of its end.
         course.status = int(done.status) if course.status is None else course.status
+        if course.status == Exit.SLATE and course.attempt is None and course.refusal is None:
+            course.refusal, course.lasting = _held(store.run(_name(command, options))), True
         _look_back(course, command, options, store)
+        broken = course.refusal if course.lasting else broken
     except _PREVENTED as error:
         course.refusal = broken = str(error)
     finally:
@@ -127,12 +134,35 @@ def _stopped(signum: int) -> Done:
     return Done(128 + signum, reraise=signum)
 
 
+def _name(command: Sequence[str], options: Options) -> str:
+    return options.name or plan.make(command, os.environ, options).need.run
+
+
+def _held(run: Run) -> str:
+    """Why a run's lock could not be had."""
+    if supervisor := living(run.read_state(), "supervisor"):
+        return f"run {run.name} is live: supervise {supervisor} holds it"
+    return f"run {run.name} is live: its lock is held"
+
+
+def mistake_in(command: str) -> str | None:
+    """What is wrong with how a command of the user's is written; None if nothing is, or nobody can tell.
+
+    Args:
+        command: for `/bin/sh`, which reads it and runs nothing of it (sh(1), -n).
+    """
+    try:
+        read = ask([_SHELL, "-n", "-c", command], _SYNTAX_S)
+    except (OSError, TimeoutError):
+        return None
+    return (read.complaint.strip().splitlines() or ["it cannot be read"])[0] if read.status else None
+
+
 def _look_back(course: Course, command: Sequence[str], options: Options, store: Store) -> None:
     """What is written down of its end, and what it came to beside it."""
     if course.attempt is None:
         return
-    name = options.name or plan.make(command, os.environ, options).need.run
-    attempt = store.run(name).attempt(course.attempt)
+    attempt = store.run(_name(command, options)).attempt(course.attempt)
     outcome = attempt.read("outcome") or {}
     course.end = (outcome.get("cause") or {}).get("end")
     course.unread = _unread(outcome, course.unread)

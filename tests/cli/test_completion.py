@@ -81,6 +81,16 @@ def run_named(supervise: Supervise, name: str) -> None:
     (path / "run.json").write_text(json.dumps({"version": 1, "run": name, "state": "done"}))
 
 
+def hosts_named(supervise: Supervise) -> None:
+    """Hosts of which this user's ssh has been told; `expanduser` goes by HOME."""
+    told = supervise.base / "home/.ssh"
+    told.mkdir(parents=True)
+    (told / "config").write_text("Host gpu1-of-mine gpu2-of-mine *.of-mine\n")
+
+
+GPUS = {"gpu1-of-mine", "gpu2-of-mine"}
+
+
 def test_bash(shells: Shells, supervise: Supervise) -> None:
     run_named(supervise, "mine-8000")
     assert shells.bash("supervise --na") == ["--name"]
@@ -91,6 +101,10 @@ def test_bash(shells: Shells, supervise: Supervise) -> None:
     assert shells.bash("supervise --profile=vl", "supervise", "--profile", "=", "vl") == ["vllm"]
     assert "vllm" in shells.bash("supervise --profile=", "supervise", "--profile", "=")
     assert shells.bash("supervise -H me@box --na", "supervise", "-H", "me", "@", "box", "--na") == ["--name"]
+    hosts_named(supervise)
+    assert set(shells.bash("supervise -H me@gpu", "supervise", "-H", "me", "@", "gpu")) == GPUS
+    assert set(shells.bash("supervise -Hgpu")) == {f"-H{name}" for name in GPUS}
+    assert set(shells.bash("supervise --host=gpu", "supervise", "--host", "=", "gpu")) == GPUS
 
 
 @needs_zsh
@@ -104,6 +118,9 @@ def test_zsh(shells: Shells, supervise: Supervise) -> None:
     assert zsh("logs", "") == ["mine-8000:"]
     assert zsh("vllm", "serve", "--na") == ["files"]
     assert zsh("sto") == ["stop:Stop a run and wait for its verified end.", "commands"]
+    hosts_named(supervise)
+    assert set(zsh("-H", "me@gpu")) == {f"me@{name}:" for name in GPUS}
+    assert set(zsh("-Hgpu")) == {f"-H{name}:" for name in GPUS}
 
 
 @needs_fish
@@ -119,6 +136,13 @@ def test_fish(shells: Shells, supervise: Supervise) -> None:
     assert fish("supervise logs ") == ["mine-8000"]
     assert fish("supervise vllm serve mod") == ["model.gguf"]
     assert "stop\tStop a run and wait for its verified end." in fish("supervise sto")
+    hosts_named(supervise)
+    assert set(fish("supervise -H me@gpu")) == {f"me@{name}" for name in GPUS}
+    assert set(fish("supervise -Hgpu")) == {f"-H{name}" for name in GPUS}
+    assert set(fish("supervise --host=gpu")) == {f"--host={name}" for name in GPUS}
+
+
+KNOWN = Known(lambda live: ["lives"] if live else ["over"], list, lambda: ["gpu1", "10.0.0.7"])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +154,16 @@ def test_fish(shells: Shells, supervise: Supervise) -> None:
         (["--evict", ""], "words", {"own", "stale", "engines", "all"}),
         (["--grace", ""], "words", set()),
         (["--name", "X", ""], "commands", set()),
-        (["-H", ""], "hosts", set()),
+        (["-H", ""], "words", {"gpu1", "10.0.0.7"}),
+        (["-H", "g"], "words", {"gpu1"}),
+        (["--host", "me@"], "words", {"me@gpu1", "me@10.0.0.7"}),
+        (["-Hme@g"], "words", {"-Hme@gpu1"}),
+        (["--host=g"], "words", {"--host=gpu1"}),
+        (["-H"], "words", {"-H"}),
+        (["vllm", "-Hg"], "files", set()),
+        (["-H", "box", "stop", ""], "words", set()),
+        (["-Hbox", "logs", ""], "words", set()),
+        (["-H", "box", "--name", ""], "words", set()),
         (["-H", "box", ""], "commands", {"stop"}),
         (["-H", "box", "completion", ""], "words", {"bash", "zsh", "fish"}),
         (["explain", ""], "files", set()),
@@ -143,11 +176,11 @@ def test_fish(shells: Shells, supervise: Supervise) -> None:
     ],
 )
 def test_what_is_answered(words: list[str], first: str, among: set[str]) -> None:
-    found = answer(typer.main.get_command(app), words, Known(lambda live: ["lives"] if live else ["over"], list))
+    found = answer(typer.main.get_command(app), words, KNOWN)
     offered = {candidate.word for candidate in found.candidates}
     assert found.kind == first
     assert among <= offered
-    if first in ("files", "hosts") or not among:
+    if first == "files" or not among:
         assert not offered
 
 

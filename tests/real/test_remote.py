@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from supervise.host import signals
+from supervise.host import procfs, signals
 from tests.support import sshd as sshds
 from tests.support.family import Family
 from tests.support.launcher import Launched, Supervise
@@ -98,16 +98,22 @@ def test_a_death_over_there_is_told(there: Supervise, group: Group) -> None:
     group.wait_gone()
 
 
-@pytest.mark.parametrize("host", [HOST, SHARED])
-def test_a_key_without_a_terminal_is_an_orderly_stop(there: Supervise, group: Group, host: str) -> None:
-    """As from a terminal, all of the group over here gets it, ssh among them."""
+@pytest.mark.parametrize(("host", "asked"), [(HOST, signal.SIGINT), (SHARED, signal.SIGTERM)])
+def test_a_signal_without_a_terminal_is_an_orderly_stop(
+    there: Supervise, group: Group, host: str, asked: signal.Signals, sshd: Sshd
+) -> None:
+    """As from a terminal, or from timeout(1), all of the group over here gets it, ssh among them."""
     launched = started(there, group, host=host)
-    os.killpg(launched.popen.pid, signal.SIGINT)
-    assert launched.wait() == 128 + signal.SIGINT
-    assert "stop     SIGINT" in launched.stderr
+    os.killpg(launched.popen.pid, asked)
+    assert launched.wait() == 128 + asked
+    assert f"stop     {asked.name}" in launched.stderr
     assert "verified 0 processes left" in launched.stderr
     assert there.outcome()["clean"]
     group.wait_gone()
+    if host == SHARED:
+        # What others share as well hears all signals.
+        status = Path(f"/proc/{sshd.master()}/status").read_text()
+        assert "SigBlk:\t0000000000000000" in status
 
 
 def test_a_cut_connection_ends_the_group(there: Supervise, group: Group, sshd: Sshd) -> None:
@@ -163,6 +169,28 @@ def test_a_terminal_passes_keys_on(there: Supervise, group: Group, screen: Sessi
     screen.wait_seen("verified 0 processes left")
     assert screen.current_modes() == screen.modes
     group.wait_gone()
+
+
+def test_a_signal_for_a_job_of_a_terminal(there: Supervise, group: Group, screen: Session) -> None:
+    """Its output is elsewhere, but ssh may ask there for a password: it stays in the group that gets the signal."""
+    screen.start("-H", HOST, *NAMED, *group.command, shell='exec "$@" >said 2>&1')
+    group.ready()
+    os.killpg(screen.id.pid, signal.SIGTERM)
+    assert screen.wait() == 128 + signal.SIGTERM
+    assert "verified 0 processes left" in (there.base / "said").read_text()
+    group.wait_gone()
+
+
+def test_a_killed_one_below_a_shell_ends_the_group(there: Supervise, group: Group, screen: Session) -> None:
+    """The terminal goes on: nothing but our end tells ssh."""
+    screen.start("-H", HOST, *NAMED, *group.command, shell='"$@" 2>&1; echo over; read _')
+    group.ready()
+    (ours,) = (each for each in procfs.scan().values() if each.ppid == screen.id.pid)
+    assert signals.send(ours.id, signal.SIGKILL) is signals.Sent.DELIVERED
+    screen.wait_seen("over")
+    group.wait_gone()
+    assert there.outcome()["clean"]
+    assert screen.current_modes() == screen.modes
 
 
 def test_a_terminal_that_is_cut_off_ends_the_group(there: Supervise, group: Group, screen: Session, sshd: Sshd) -> None:

@@ -106,6 +106,12 @@ class Sshd:
         assert process.pid != self._popen.pid
         return process.id
 
+    def master(self) -> int:
+        """The pid of whoever has the connection that is shared."""
+        asked = [*self.ssh.split(), "-O", "check", SHARED]
+        ended = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+        return int(ended.stderr.partition("pid=")[2].partition(")")[0])
+
     def part(self) -> None:
         """Nothing is shared any more."""
         if (self.base / "master").exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,23 @@ def test_it_is_shown_put_back_and_verified(supervise: Supervise, wheel: Wheel, p
     assert whole.popen.returncode == 0, whole.stderr
     assert "vllm 9.9 as in its wheel, by hash" in whole.stderr
     assert wheel.is_as_published()
+
+
+def test_a_server_that_has_become_another_python_is_seen(supervise: Supervise, wheel: Wheel, port: int) -> None:
+    wheel.model.write_text(BROKEN)
+    # Once through exec, once through a .pth file; neither is in the command line.
+    become = [sys.executable, "-c", "import os, sys; os.execv(sys.argv[1], sys.argv[1:])", wheel.python]
+    led = Wheel(supervise.base / "led")
+    (led.site / "led.pth").write_text(f"{wheel.site}\n")
+    for command in (become, [led.python]):
+        server = supervise.start("--name", "Y", *command, *supervise.standin(port=free_port())[1:])
+        server.wait_said("ready    in")
+        told = supervise.run("clean", "--restore", "vllm", "serve", "M", "--port", port)
+        assert told.popen.returncode == 94
+        assert "run Y is live and may import these files; first: supervise stop Y" in told.stderr
+        stop(server)
+    told = supervise.run("clean", "--restore", "vllm", "serve", "M", "--port", port)
+    assert "is live" not in told.stderr
 
 
 def test_what_is_not_known_is_left_and_the_command_told(supervise: Supervise, wheel: Wheel, port: int) -> None:

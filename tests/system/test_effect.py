@@ -122,6 +122,23 @@ def test_what_is_written_while_it_loads_makes_its_code_unknown(rig: Rig) -> None
     assert files["changed_while_loading"] == [str(rig.site / "vllm/worker.py")]
 
 
+def test_so_does_what_is_written_while_one_loads_that_is_not_to_be_ready(rig: Rig) -> None:
+    options = ("--name", "X", "--watch", rig.site / "vllm")
+    words = ("vllm", "serve", "stand-in", "--port", free_port(), "--load-s", 1.5)
+    launched = rig.supervise.start(*options, *words, env=rig.env)
+    rig.supervise.wait_state("starting")
+    wait_until(rig.supervise.log)
+    rig.edit("worker.py")  # it is launched anew for that
+    wait_until(lambda: "\nready " in launched.stderr, failure=lambda: launched.stderr)
+    launched.send(signal.SIGTERM)
+    launched.wait()
+    attempts = rig.supervise.attempt().parent
+    stopped, ready = (json.loads((attempts / n / "outcome.json").read_text())["effect"] for n in ("0001", "0002"))
+    assert stopped["files"]["changed_while_loading"] == [str(rig.site / "vllm/worker.py")]
+    assert "changed_while_loading" not in ready["files"]
+    assert "worker.py changed while it loaded" in rig.supervise.run("diff", "X", "1", "2").stdout
+
+
 def test_a_wrapper_that_changes_a_flag(rig: Rig) -> None:
     wrapper = rig.supervise.base / "start.sh"
     wrapper.write_text(WRAPPER)
@@ -177,4 +194,5 @@ def test_an_edit_that_cannot_have_an_effect_is_refused(
     assert refused in launched.stderr
     if edits:
         said, effect = rig.serve(options=(*options, "--no-preflight", "effect"), **env)
-        assert effect is None
+        # What is not asked before the launch is seen after it.
+        assert effect["files"]["took_effect"] is False

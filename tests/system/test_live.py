@@ -60,7 +60,8 @@ def test_the_view_is_there_and_q_leaves_nothing_of_it(supervise: Supervise, scre
     assert supervise.outcome()["verified"] is True
     left = window(screen)
     assert "─" not in left
-    assert "stop     SIGINT" in left.split("group empty")[0]
+    assert "stop     key q: SIGTERM to the leader" in left.split("group empty")[0]
+    assert "loading" not in left, "what the view has shown is no line"
     assert left.split("\n")[-1].startswith("verified 0 processes left")
     assert screen.current_modes() == screen.modes
 
@@ -83,6 +84,43 @@ def test_r_and_c_begin_anew_and_c_without_compile_caches(supervise: Supervise, s
     assert "key c" in window(screen)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (("r", "stop     key r:"), ("r", ""), ("q", "key q: nothing follows")),
+        (("q", "stop     key q:"), ("r", "key r: it is being stopped, and does not begin again"), ("r", "")),
+    ],
+)
+def test_what_is_asked_of_a_server_that_is_stopping_is_answered_once(
+    supervise: Supervise, screen: Session, port: int, asked: tuple[tuple[str, str], ...]
+) -> None:
+    command = supervise.standin("--ignore-term", port=port)
+    screen.start("--profile", "vllm", "--no-preflight", "all", "--grace", 60, *command, shell=IN_FRONT)
+    ready(screen)
+    for key, told in asked:
+        screen.type(key)
+        wait_window(screen, told)
+    screen.type("q")
+    assert screen.wait() == -signal.SIGINT
+    left = window(screen)
+    assert left.count("stop     ") == 1
+    assert left.count("nothing follows") + left.count("does not begin again") == 1
+
+
+def test_r_ends_the_wait_for_a_change(supervise: Supervise, screen: Session, port: int, tmp_path: Path) -> None:
+    (tmp_path / "watched.py").touch()
+    command = supervise.standin("--crash-at", "weights", port=port)
+    watched = ("--watch", tmp_path / "watched.py")
+    screen.start("--profile", "vllm", "--no-preflight", "all", *watched, *command, shell=IN_FRONT)
+    wait_window(screen, "for a change of a watched file, or for r")
+    screen.type("r")
+    wait_window(screen, "restart  key r: waits no longer, the next attempt begins")
+    wait_window(screen, "attempt 2  waiting")
+    screen.type("q")
+    assert screen.wait() == -signal.SIGINT
+    assert "stop     key q: nothing runs" in window(screen)
+
+
 def test_what_is_typed_ahead_or_pasted_means_nothing(supervise: Supervise, screen: Session, port: int) -> None:
     started(supervise, screen, port)
     ready(screen)
@@ -92,6 +130,18 @@ def test_what_is_typed_ahead_or_pasted_means_nothing(supervise: Supervise, scree
     wait_until(lambda: _explained(screen), failure=lambda: window(screen))
     assert supervise.status()["state"] == "ready"
     assert supervise.status()["attempt"] == 1
+    os.kill(screen.id.pid, signal.SIGTERM)
+    assert screen.wait() == -signal.SIGTERM
+
+
+def test_what_is_typed_before_keys_are_taken_means_nothing_later(
+    supervise: Supervise, screen: Session, port: int
+) -> None:
+    started(supervise, screen, port)
+    screen.type("q")  # nobody listens yet
+    ready(screen)
+    wait_until(lambda: _explained(screen), failure=lambda: window(screen))
+    assert supervise.status()["state"] == "ready"
     os.kill(screen.id.pid, signal.SIGTERM)
     assert screen.wait() == -signal.SIGTERM
 

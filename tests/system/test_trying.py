@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -94,6 +95,9 @@ def test_cannot_judge(supervise: Supervise, vllm: str, port: int) -> None:
     assert tried(supervise, "--", supervise.base / "none", "serve")[0] == 125
     assert tried(supervise, "--no-such-option", *serve(vllm, port))[0] == 125
     assert tried(supervise, "--restart", "always", *serve(vllm, port))[0] == 125
+    status, said, launched = tried(supervise, "--probe", "if true; then", *serve(vllm, port))
+    assert (status, said) == (125, {})
+    assert "yntax error" in launched.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,12 +179,13 @@ def test_sweep_finds_the_largest_and_goes_on_after_a_kill(supervise: Supervise, 
 
     status, said, launched = tried(supervise, *arguments)
     assert status == 0, launched.stderr
-    assert "goes on where it was cut short, 2 of 3 done" in launched.stderr
+    # What another process was in the way of is asked again.
+    assert "goes on where it was cut short, 1 of 3 done" in launched.stderr
     assert "3 of 3: --gpu-memory-utilization=0.7; about" in launched.stderr
     results = {str(each["values"]["--gpu-memory-utilization"]): each for each in said["results"]}  # type: ignore[attr-defined]
     assert {value: each["verdict"] for value, each in results.items()} == {"0.95": "skip", "0.8": "pass", "0.7": "pass"}
     assert said["largest"] == "0.8"
-    assert [results[value]["attempt"] for value in ("0.95", "0.8", "0.7")] == [1, 2, 4]
+    assert [results[value]["attempt"] for value in ("0.95", "0.8", "0.7")] == [4, 2, 5]
     assert "0.95" in str(results["0.95"]["cause"])
 
     again = supervise.start("try", "--until-first", *arguments)
@@ -205,3 +210,61 @@ def test_sweep_of_a_variable(supervise: Supervise, vllm: str, port: int) -> None
     status, said, launched = tried(supervise, "--set", "env:VLLM_X=a,b", "--probe", probe, *serve(vllm, port, *pids))
     assert status == 0, launched.stderr
     assert [each["verdict"] for each in said["results"]] == ["fail", "pass"], launched.stderr  # type: ignore[attr-defined]
+
+
+def verdicts(said: dict[str, object]) -> list[str]:
+    return [each["verdict"] for each in said["results"]]  # type: ignore[attr-defined]
+
+
+def test_sweep_of_secrets_whose_state_cannot_be_kept(supervise: Supervise, vllm: str, port: int) -> None:
+    """Nothing of them is seen or kept, they are told apart, and what was found is not lost."""
+    probe = 'test "$HF_TOKEN" = s3cret-b'
+    sweep = ("--set", "env:HF_TOKEN=s3cret-a,s3cret-b", "--until-first", "--probe", probe)
+    status, said, launched = tried(supervise, *sweep, *serve(vllm, port))
+    assert (status, verdicts(said)) == (0, ["fail", "pass"]), launched.stderr
+    kept = supervise.run_directory() / "sweep.json"
+    state = kept.read_text()
+    assert len(set(re.findall(r"\*\*\*[0-9a-f]{16}", state))) == 2
+    assert "HF_TOKEN=***2" in launched.stderr
+    assert "s3cret" not in launched.stderr + launched.stdout + state
+
+    kept.unlink()
+    kept.mkdir()
+    status, said, launched = tried(supervise, *sweep, *serve(vllm, port))
+    assert (status, verdicts(said)) == (0, ["fail", "pass"]), launched.stderr
+    assert launched.stderr.count("sweep.json cannot be written: Is a directory") == 1
+    assert launched.stderr.index("sweep.json cannot") < launched.stderr.index("1 of 2")
+    assert "sweep.json is damaged: it begins anew" in launched.stderr
+
+
+def test_what_a_script_keeps_for_itself_is_no_verdict(supervise: Supervise, port: int) -> None:
+    server = f"{sys.executable} {ROOT}/supervise/demo/server.py serve m --port {port} --load-s 0.1"
+    deaf = program(supervise.base / "deaf.sh", f"#!/bin/sh\n{server}\n")
+    swept = ("--set", "shm=4096", "--probe", "true", "--")
+    status, said, launched = tried(supervise, *swept, deaf, "--port", port)
+    assert (status, verdicts(said)) == (125, ["skip"]), launched.stderr
+    assert "--shm: nobody can tell whether it arrived" in launched.stderr
+    passing_on = program(supervise.base / "on.sh", f'#!/bin/sh\n{server} "$@"\n')
+    status, said, launched = tried(supervise, *swept, passing_on, "--port", port)
+    assert (status, verdicts(said)) == (0, ["pass"]), launched.stderr
+    changing = program(supervise.base / "vllm", f"#!/bin/sh\nVLLM_X=z exec {server}\n")
+    status, said, launched = tried(supervise, "--set", "env:VLLM_X=a", "--probe", "true", *serve(changing, port))
+    assert status == 125, launched.stderr
+    assert "VLLM_X: another value arrived" in launched.stderr
+
+
+def test_sweep_ends_where_nothing_can_be_launched(supervise: Supervise, vllm: str, port: int) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        swept = ("--slate-timeout", 1, "--set", "max-num-seqs=1,2,3")
+        status, said, launched = tried(supervise, *swept, *serve(vllm, port))
+    assert (status, verdicts(said)) == (125, ["skip"]), launched.stderr
+    assert f"port {port}" in str(said["results"])
+    live = supervise.start("run", "--name", "live", *serve(vllm, port))
+    live.wait_said("ready")
+    status, said, launched = tried(supervise, "--name", "live", "--set", "max-num-seqs=1,2", *serve(vllm, port))
+    assert (status, verdicts(said)) == (125, ["skip"]), launched.stderr
+    assert "run live is live: supervise pid" in str(said["results"])
+    live.send(signal.SIGINT)
+    live.wait()

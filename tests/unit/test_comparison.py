@@ -344,7 +344,27 @@ def test_a_table_of_attempts() -> None:
 def test_a_table_fits_a_terminal(width: int) -> None:
     many = Row(side(4), 1.0, 2.0, None, of(side(3), side(4, argv=["vllm", *(f"--flag-{n}" for n in range(50))])))
     assert all(len(line) < width for line in table([*rows(), many], width).splitlines())
-    assert "--flag-49" in table([many], None)
+    piped = table([many], None)
+    assert "added --flag-9" in piped
+    assert piped.endswith(" more\n")
+    assert max(map(len, piped.splitlines())) < 400
+
+
+def test_a_file_that_nobody_can_compare_is_unknown_and_no_difference() -> None:
+    unread = Patch("work", "pkg/o.py", "", 0, 0, known=False, certain=False)
+    found = of(side(1), side(2), unread)
+    assert (found.same, told(found)) == (None, [])
+    assert "content of o.py" in found.unknown
+    assert lines(found)[0] == "nothing recorded differs from #1; content of o.py not compared"
+    changed = of(side(1), side(2), unread._replace(certain=True))
+    assert (changed.same, told(changed)) == (False, ["patch pkg/o.py (content not known)"])
+
+
+def test_files_of_one_name_have_their_directories() -> None:
+    paths = ("a/x/__init__.py", "b/x/__init__.py", "b/core.py", "__init__.py")
+    found = of(side(1), side(2), *(Patch("vllm", path, "", 1, 0, known=True) for path in paths))
+    names = ["a/x/__init__.py", "b/x/__init__.py", "core.py", "__init__.py"]
+    assert [each.short for each in found.differences] == [f"patch {name} (+1 −0)" for name in names]
 
 
 def test_one_that_serves_has_got_over_the_cause_of_the_one_before() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import time
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from supervise.model.need import Need
 from supervise.model.trial import Expected, Trial, Verdict
-from supervise.probes.completion import ask
+from supervise.probes.completion import _Reader, ask
 from tests.unit.test_probes_http import SHORT_S, Talk, at, says, served
 
 ENOUGH_S = 20.0
@@ -40,6 +41,14 @@ DONE = b"data: [DONE]\n\n"
 PARIS = (event(" Paris"), event("."), DONE)
 
 
+# Of a server that writes much about each token, and of one whose completion itself is long.
+PADDED = b'data: {"choices": [{"text": ""}], "logprobs": "%s"}\n\n' % (b"x" * 65536)
+LONG = says(stream(*(PADDED,) * 80, *PARIS))
+WORDS = " ".join(str(number) for number in range(10_000))
+LONGER = says(stream(PARIS[0], PARIS[1], *(event(WORDS),) * 40, DONE))
+AT_ONCE = says(plain("200 OK", {"choices": [{"text": " Paris."}], "more": "x" * (5 << 20)}))
+
+
 def late(connection: socket.socket, _: bytes) -> None:
     connection.sendall(stream(event(""), whole=False))
     time.sleep(SHORT_S)
@@ -56,6 +65,15 @@ def late(connection: socket.socket, _: bytes) -> None:
         (says(stream(event(""), DONE)), Expected(), Verdict.FAIL, "garbage, it is empty"),
         (says(stream(*PARIS[:1], whole=False)), Expected(), Verdict.FAIL, "broke off after"),
         (says(stream(*PARIS[:1], b'data: {"error": "CUDA error"}\n\n', DONE)), Expected(), Verdict.FAIL, "CUDA error"),
+        (says(stream(b'data: {"error": null, "choices": []}\n\n', *PARIS)), Expected("Paris."), Verdict.PASS, "Paris."),
+        (LONG, Expected("Paris."), Verdict.PASS, "Paris."),
+        (LONG, Expected("Rome"), Verdict.FAIL, "has no 'Rome'"),
+        (LONGER, Expected(), Verdict.PASS, "Paris."),
+        (LONGER, Expected("Paris."), Verdict.PASS, "Paris."),
+        (LONGER, Expected("Rome"), Verdict.SKIP, "in its beginning"),
+        (LONGER, Expected(json=True), Verdict.SKIP, "in its beginning"),
+        (AT_ONCE, Expected(), Verdict.SKIP, "more than 4 MiB"),
+        (says(stream(event("a  b\n"), DONE)), Expected("c  d"), Verdict.FAIL, r"has no 'c  d': 'a  b\n'"),
         (says(plain("200 OK", {"choices": [{"text": " Paris."}]})), Expected("Paris"), Verdict.PASS, "Paris."),
         (says(plain("200 OK", {"choices": []})), Expected(), Verdict.FAIL, "without a completion"),
         (says(plain("200 OK", {"choices": [{"text": " Paris."}]})), Expected(max_ttft_s=9.0), Verdict.SKIP, "stream"),
@@ -76,6 +94,35 @@ def test_answers(talk: Talk, expected: Expected, verdict: Verdict, why: str) -> 
     assert (said.verdict, why in said.why) == (verdict, True), said
     request = json.loads(asked[0].partition(b"\r\n\r\n")[2])
     assert (request["model"], request["stream"], request["temperature"]) == ("m", True, 0)
+
+
+def test_a_text_that_is_cut_is_short_in_memory() -> None:
+    reader = _Reader(time.monotonic)
+    for _ in range(40):
+        reader.hear(event(WORDS).splitlines()[0])
+    assert (len(reader.text), reader.cut) == (1 << 20, True)
+
+
+def dripping(again_s: float) -> Talk:
+    def drip(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(stream(*PARIS[:1], whole=False))
+        while not select.select([connection], [], [], again_s)[0]:
+            connection.sendall(stream(*PARIS[:1], whole=False).partition(b"\r\n\r\n")[2])
+
+    return drip
+
+
+@pytest.mark.parametrize(
+    ("again_s", "verdict", "why"),
+    [
+        (0.01, Verdict.SKIP, "is not over after 1 s, it is still coming"),
+        (ENOUGH_S, Verdict.FAIL, "stopped after ' Paris': nothing came for "),
+    ],
+)
+def test_one_that_has_no_end_is_told_from_one_that_hangs(again_s: float, verdict: Verdict, why: str) -> None:
+    with served(dripping(again_s)) as (listening, _):
+        said = ask(named(listening), Trial(timeout_s=1.0), "/v1/completions", None)
+    assert (said.verdict, why in said.why) == (verdict, True), said
 
 
 def test_one_that_never_answers_has_its_time() -> None:

@@ -148,6 +148,21 @@ def test_flags_of_a_wrapper_of_the_users_own_are_none_of_the_engines() -> None:
     assert [e.fate for e in arrivals(given, Effective(engine), load.load("vllm"))] == [L, L, L]
 
 
+def test_a_flag_that_their_wrapper_does_not_want_is_the_engines() -> None:
+    given, engine = flags("vllm", "--debug --seed 3"), (flags("vllm", "--port 8000"),)
+    facts = Effective(engine, guessed=True, unwanted=frozenset({"--seed"}))
+    assert [e.fate for e in arrivals(given, facts, load.load("vllm"))] == [U, L]
+
+
+def test_a_wrapper_may_make_a_word_without_a_flag_of_one() -> None:
+    given, vllm = flags("vllm", "--model acme/m --port 8000"), load.load("vllm")
+    for engine, fate in (("acme/m --port 8000", C), ("acme/n --port 8000", U), ("--port 8000", U)):
+        found = arrivals(given, Effective((flags("vllm", engine),), guessed=True), vllm)
+        assert [each.fate for each in found] == [fate, C]
+    (model, _) = arrivals(given, Effective((flags("vllm", "--model acme/n --port 8000"),)), vllm)
+    assert model.fate is A
+
+
 @pytest.mark.parametrize(("profile", "exact"), [("vllm", True), ("sglang", False)])
 def test_settings_alone(profile: str, exact: bool) -> None:
     """Of an engine that changes values itself before it prints them, a difference proves nothing."""

@@ -111,3 +111,18 @@ def test_an_outcome_that_none_of_us_writes_is_not_believed(run, phases):
     told = attempt(run)
     told.write("outcome", {"ready_s": 1.0, "phases": phases})
     assert history(present(run), VLLM) == []
+
+
+@pytest.mark.parametrize(
+    ("eta", "spent_s", "told"),
+    [
+        (UNKNOWN, 3.0, ""),
+        (Eta(0.4), 0.3, ""),
+        (Eta(4.9), 30.0, ""),
+        (Eta(5.0), 30.0, "ETA 5 s"),
+        (Eta(None, overdue=True), 9.9, ""),
+        (Eta(None, overdue=True), 10.0, "overdue"),
+    ],
+)
+def test_of_a_few_seconds_nothing_is_told(eta: Eta, spent_s: float, told: str) -> None:
+    assert eta.told(spent_s) == told

@@ -88,7 +88,9 @@ def test_an_attempt_that_could_not_be_begun_is_none(run: Run, monkeypatch: pytes
 def test_neither_is_one_whose_records_could_not_be(run: Run, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     monkeypatch.setattr(files, what, refuse(errno.ENOSPC))
     us: Any = SimpleNamespace(id=procfs.self_id(), guard=procfs.self_id())
-    planned: Any = SimpleNamespace(need=Need("vllm", "r", (), (), ports=()), env={})
+    planned: Any = SimpleNamespace(
+        need=Need("vllm", "r", (), (), ports=()), env={}, options=SimpleNamespace(trial=None)
+    )
     with pytest.raises(OSError, match="No space left"):
         Opened.begin(run, ["x"], planned, NO_GPUS, keeper=us, tiers=Tiers((Tier.SUBREAPER,), None, {}))
     assert run.numbers() == [1]

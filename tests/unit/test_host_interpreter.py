@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,20 @@ def test_of_several_versions_only_a_named_one_is_taken(tmp_path: Path, base: Pat
     (base / "bin/python3").unlink()
     unnamed = put(base / "bin/python3", "\x7fELF")
     assert why_not(str(unnamed)) == f"the libraries of {unnamed} are not found"
+
+
+@pytest.mark.parametrize(
+    ("options", "letters"), [(["-uB"], "uB"), (["-u", "-s", "-E", "-B"], "usEB"), (["-Xpycache_prefix=/x"], "X")]
+)
+def test_options_are_told_joined_or_not(options: list[str], letters: str) -> None:
+    found, why = interpreter.find([sys.executable, *options, "-m", "x"], {})
+    assert found is not None, why
+    assert found.options == {*letters, "m"}
+
+
+def test_options_are_told_of_the_head_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "vllm").write_text(f"#!{sys.executable} -sB\n")
+    (tmp_path / "vllm").chmod(0o755)
+    found, why = interpreter.find([str(tmp_path / "vllm"), "serve"], {})
+    assert found is not None, why
+    assert found.options == {"s", "B"}

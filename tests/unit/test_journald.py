@@ -13,6 +13,7 @@ import pytest
 from supervise.report.console import Console, for_stream
 from supervise.report.journald import Journal, is_journal
 from supervise.report.live import Terminal
+from supervise.report.present import Present
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ class TestWhetherItIs:
             assert type(for_stream(terminal)) is Terminal
             monkeypatch.delenv("JOURNAL_STREAM")
             assert type(for_stream(terminal)) is Terminal
-            assert type(for_stream(terminal, plain=True)) is Console
+            assert type(for_stream(terminal, plain=True)) is Present
         os.close(ours)
 
     @pytest.mark.parametrize("told", ["", ":", "1", "1:", ":1", "x:y", "1:2:3", "-1:2"])

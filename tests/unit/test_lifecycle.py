@@ -23,6 +23,7 @@ UNTIL_A_CHANGE = life.Waiting(life.Done(93), None, 7, "KeyError", "")
 AGAIN_WAIT = life.Waiting(life.Done(0), 0.0, 7, "", "asked to restart", asked=True)
 IDLE = Reason(Cause.NOT_READY, detail="idle")
 HUNG = Reason(Cause.HUNG, was_ready=True, detail="no token; no answer")
+BY_KEY = Reason(Cause.ASKED, signum=INT, was_ready=True, detail="key q")
 DIED_AND_ASKED = Reason(Cause.DIED, signum=TERM, status=1)
 
 
@@ -107,6 +108,21 @@ TRANSITIONS = [
         (),
     ),
     (UNTIL_A_CHANGE, life.RestartAsked("x"), life.Sweeping(), ()),
+    (UNTIL_A_CHANGE, life.StopAsked(INT, why="key q"), life.Done(130, reraise=INT, why="key q"), ()),
+    (life.Ready(), life.StopAsked(INT, why="key q"), life.Stopping(BY_KEY), (Effect.STOP_GROUP,)),
+    (
+        life.Stopping(AGAIN),
+        life.StopAsked(INT, why="key q"),
+        life.Stopping(replace(AGAIN, signum=INT, detail="key q")),
+        (),
+    ),
+    (life.Stopping(ASKED), life.StopAsked(INT, why="key q"), life.Killing(ASKED), (Effect.ESCALATE,)),
+    (
+        life.Capturing(HUNG),
+        life.StopAsked(INT, why="key q"),
+        life.Stopping(replace(HUNG, signum=INT)),
+        (Effect.STOP_GROUP,),
+    ),
     (UNTIL_A_CHANGE, life.StopAsked(TERM), life.Done(143, reraise=TERM), ()),
     (AGAIN_WAIT, life.RelaunchDue(), life.Sweeping(), ()),
     (AGAIN_WAIT, life.RestartAsked(), life.Sweeping(), ()),
@@ -123,6 +139,20 @@ TRANSITIONS = [
 @pytest.mark.parametrize(("state", "event", "after", "effects"), TRANSITIONS)
 def test_transition(state, event, after, effects):
     assert life.step(state, event) == life.Step(after, effects)
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (life.RelaunchDue(), ""),
+        (life.RestartAsked("key r"), "key r"),
+        (life.RestartAsked(), "asked to restart"),
+    ],
+)
+def test_what_has_cut_a_wait_short_is_known(event, why):
+    after = life.step(UNTIL_A_CHANGE, event).state
+    assert isinstance(after, life.Sweeping)
+    assert after.why == why
 
 
 @pytest.mark.parametrize(

@@ -3,54 +3,25 @@
 from __future__ import annotations
 
 import os
-import select
+import signal
 import termios
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from supervise.host import tty
 from supervise.model.diagnosis import Progress
+from supervise.model.need import Need
 from supervise.report.console import Console, write_unless_stuck
-from supervise.report.live import Terminal
 from supervise.report.scene import Scene
-from tests.support.vt import Vt
+from supervise.runner.service import Service
+from tests.support.pty import Pty
 
-ROWS, COLUMNS = 24, 80
 SCENE = Scene("X", 1, "starting", elapsed_s=1, log=("loads",))
-
-
-class Pty:
-    """A terminal and what stands on it.
-
-    Attributes:
-        console: the one under test.
-        shown: its screen.
-    """
-
-    def __init__(self) -> None:
-        self.master, slave = os.openpty()
-        termios.tcsetwinsize(self.master, (ROWS, COLUMNS))
-        self.stream = os.fdopen(slave, "w")
-        self.console = Terminal(self.stream)
-        self.shown = Vt(ROWS, COLUMNS)
-        self.raw = b""
-
-    def read(self) -> bytes:
-        """What has been written since the last time."""
-        new = b""
-        while select.select([self.master], [], [], 0)[0]:
-            new += os.read(self.master, 65536)
-        self.raw += new
-        self.shown.feed(new)
-        return new
-
-    def close(self) -> None:
-        self.console.close()
-        self.stream.close()
-        os.close(self.master)
 
 
 @pytest.fixture
@@ -104,7 +75,7 @@ def test_lines_that_a_narrower_window_has_broken_are_all_taken_away(pty: Pty) ->
     termios.tcsetwinsize(pty.master, (24, 40))
     pty.console.show(None)
     # The rule had 79 columns, and takes two lines of 40 now.
-    assert pty.read() == b"\r\x1b[3A\x1b[J"
+    assert pty.read() == b"\r\x1b[3A\x1b[K\r\n\x1b[J\x1b[A"
 
 
 def test_no_room_is_no_view_and_progress_are_lines_again(pty: Pty) -> None:
@@ -129,6 +100,38 @@ def test_a_view_shows_the_phases_in_place_of_lines(pty: Pty) -> None:
     pty.read()
     pty.console.progress(Progress("weights"), 1.0, new=True)
     assert pty.read() == b""
+
+
+def test_another_size_is_heard_of_and_nothing_while_nobody_listens(pty: Pty) -> None:
+    heard: list[int] = []
+    service = SimpleNamespace(_console=pty.console, _acting=None)
+    Service.signal(cast(Service, service), signal.SIGWINCH)
+    pty.console.on_resize = lambda: heard.append(1)
+    Service.signal(cast(Service, service), signal.SIGUSR1)
+    assert not heard
+    Service.signal(cast(Service, service), signal.SIGWINCH)
+    assert heard
+
+
+def test_phases_before_the_view_begins_are_no_lines_either(pty: Pty) -> None:
+    pty.console.progress(Progress("weights"), 1.0, new=True)
+    assert pty.read() == b""
+
+
+def test_ready_takes_what_was_shown_of_the_start_up_away_for_good(pty: Pty) -> None:
+    pty.console.show(SCENE)
+    pty.read()
+    pty.console.ready(41.0, {"weights": 30.0}, Need(profile="vllm", run="X", argv=(), program="vllm"))
+    assert b"loads" not in pty.read()
+    assert pty.shown.all == "ready    in 41 s (weights 30)"
+
+
+@pytest.mark.parametrize("columns", [19, 20])
+def test_in_less_than_twenty_columns_there_is_no_view(pty: Pty, columns: int) -> None:
+    termios.tcsetwinsize(pty.master, (24, columns))
+    assert pty.console.show(SCENE) is (columns == 20)
+    pty.console.progress(Progress("weights"), 1.0, new=True)
+    assert (b"loading  weights" in pty.read()) is (columns == 19)
 
 
 def test_a_stopped_terminal_costs_a_moment_once_and_no_line(pty: Pty) -> None:

@@ -165,3 +165,21 @@ def test_of_a_working_tree_it_is_the_commits(kept: Originals, tmp_path: Path) ->
     assert kept.original(Root("t", str(tree), Base.GIT, head), "a.bin") == content
     assert kept.original(Root("t", str(tree), Base.GIT, head), "b.bin") is None
     assert kept.original(Root("t", str(tree), Base.GIT, "HEAD"), "a.bin") is None
+
+
+def test_an_archive_is_opened_once_for_all_its_files(
+    kept: Originals, wheel: Wheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(kept, wheel)
+    opened = []
+
+    class Counted(zipfile.ZipFile):
+        def __init__(self, *arguments: object, **more: object) -> None:
+            opened.append(arguments)
+            super().__init__(*arguments, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(zipfile, "ZipFile", Counted)
+    paths = ("vllm/model.py", "vllm/extra.py", "vllm/data.json", "vllm/__init__.py")
+    assert all(kept.original(root(wheel), path) for path in paths * 3)
+    # What it is, and what it has.
+    assert len(opened) == 2

@@ -191,6 +191,27 @@ def test_unknown_is_never_the_same(site: Site, tmp_path: Path) -> None:
     assert between(changed, same, site.originals) == ()  # told by its digest
 
 
+def certain(patches: tuple[Patch, ...] | None) -> list[bool]:
+    assert patches is not None
+    return [patch.certain for patch in patches]
+
+
+def test_whether_it_differs_is_told_apart_from_how(site: Site, tmp_path: Path) -> None:
+    nothing = Originals(str(tmp_path / "nothing"))
+    changed, clean = site.found(1, {"vllm/a.py": edited(b"A = 2\n")}), site.found(2, {})
+    # What is listed is not as published.
+    assert certain(between(clean, changed, nothing)) == certain(between(changed, clean, nothing)) == [True]
+    assert certain(between(site.found(3, {}, unknown="no RECORD"), changed, nothing)) == [False]
+    assert certain(between(site.found(4, {}, version="2.0"), changed, nothing)) == [False]
+    # Links out of a tree, and what nobody may read.
+    link = {"vllm/a.py": (Change.MODIFIED, None)}
+    one, other = site.found(5, link), site.found(6, link)
+    assert certain(between(one, other, site.originals)) == [False]
+    assert certain(between(one, changed, site.originals)) == [True]  # of another length
+    gone = site.found(7, {"vllm/a.py": (Change.MISSING, None)})
+    assert certain(between(one, gone, site.originals)) == [True]
+
+
 def test_without_a_record_there_is_no_answer(site: Site, tmp_path: Path) -> None:
     clean = site.found(1, {})
     empty = Attempt("r", 9, str(tmp_path / "9"))

@@ -68,7 +68,7 @@ DAMAGE = [
     ),
     (
         MINIMAL + "[launch]\nform = []",
-        ": launch.form: is not a known key; allowed: forms, switches, lists, config_flags",
+        ": launch.form: is not a known key; allowed: forms, switches, one_way, lists, config_flags",
     ),
     (
         MINIMAL + "[values]\nport = { flag = ['--port'] }",

@@ -50,6 +50,16 @@ def test_a_secret_flag_without_a_variable_is_named() -> None:
     )
 
 
+def test_a_password_in_a_url_is_asked_for() -> None:
+    said = record(["vllm", "serve", "--url", "redis://ann:s3cret@host"], {"HF_ENDPOINT": "https://ann:s3cret@host"})
+    assert "s3cret" not in str(said)
+    assert recorded(said, {}).lacking == (
+        "word 4 of its command line had a password and is not recorded: launch it by hand",
+        "1 secret of its environment not recorded: set HF_ENDPOINT",
+    )
+    assert "HF_ENDPOINT" not in recorded(said, {"HF_ENDPOINT": "https://ann:s3cret@host"}).environment
+
+
 def test_a_secret_assignment_is_taken_from_the_environment() -> None:
     said = record(["env", "HF_TOKEN=t", "vllm", "serve"])
     assert recorded(said, {}).lacking == (

@@ -7,7 +7,9 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from supervise.cli.remote import split
-from supervise.host import ssh
+from supervise.host import procfs, ssh
 from supervise.host.leash import FLAG, Leash, Told
-from supervise.verbs.remote import remote, scripted
+from supervise.verbs.installing import Source
+from supervise.verbs.over_there import scripted
+from supervise.verbs.remote import remote
 from tests.support.waiting import DEADLINE_S, wait_until
 
 # Those that people have as login shells; whichever are installed here.
@@ -115,8 +119,11 @@ def install(at: Path, body: str) -> None:
     at.chmod(0o755)
 
 
+ORIGIN = Source("supervise-llm==0.0.7")
+
+
 def there(bin_: Path, *words: str, program: tuple[str, ...] = ()) -> subprocess.CompletedProcess[bytes]:
-    script = scripted("box", words, program, None, ["ssh", "-p", "22"])
+    script = scripted("box", words, program, None, ["ssh", "-p", "22"], ORIGIN)
     # Alone: this machine may have any of the installers.
     if not (bin_ / "sh").exists():
         (bin_ / "sh").symlink_to(shutil.which("sh") or "")
@@ -144,7 +151,11 @@ def test_the_flag_comes_first(elsewhere: Path) -> None:
 
 @pytest.mark.parametrize(
     ("installer", "told"),
-    [("uv", "uv tool install"), ("pipx", "pipx install"), ("other", "python3 -m venv ~/.local/supervise")],
+    [
+        ("uv", "uv tool install --force supervise-llm==0.0.7'"),
+        ("pipx", "pipx install --force supervise-llm==0.0.7'"),
+        ("other", "python3 -m venv ~/.local/supervise"),
+    ],
 )
 def test_what_is_missing_is_told_with_what_installs_it(elsewhere: Path, installer: str, told: str) -> None:
     install(elsewhere / installer, "exit")
@@ -153,6 +164,30 @@ def test_what_is_missing_is_told_with_what_installs_it(elsewhere: Path, installe
     (line,) = said.stderr.decode().splitlines()
     assert line.startswith("supervise: box has no supervise on its PATH")
     assert f"ssh -p 22 box '{told}" in line
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("echo No such option: --over-ssh >&2; exit 2", True),
+        ("echo usage: supervise dir >&2; exit 111", True),
+        # The twins: ours knows what is said to it, and this was a mistake in what came after.
+        ('[ "$2" = --version ] || exit 2', False),
+        ("exit 3", False),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_one_that_is_too_old_or_not_ours_is_told(elsewhere: Path, body: str, said: bool, named: bool) -> None:
+    install(elsewhere / "supervise", body)
+    install(elsewhere / "pipx", "exit")
+    ended = there(elsewhere, "status", program=(str(elsewhere / "supervise"),) if named else ())
+    assert ended.returncode in (2, 3, 111)
+    told = [line for line in ended.stderr.decode().splitlines() if line.startswith("supervise: box: ")]
+    assert len(told) == said
+    for line in told:
+        assert f"{elsewhere}/supervise does not know -H: it is too old, or not ours" in line
+        assert "SUPERVISE_REMOTE names" in line
+        assert ("pipx install --force supervise-llm==0.0.7" in line) is not named
 
 
 @pytest.mark.parametrize(
@@ -166,6 +201,106 @@ def test_what_is_missing_is_told_with_what_installs_it(elsewhere: Path, installe
 def test_a_configuration_that_watches_is_left_alone(tmp_path: Path, configured: str, expected: list[str]) -> None:
     install(tmp_path / "ssh", f'[ "$1 $2 $3" = "-G -- box" ] || exit 9\n{configured}')
     assert ssh.watchful([str(tmp_path / "ssh")], "box") == expected
+
+
+@pytest.mark.parametrize(("stdin", "stays"), [(None, False), (0, True)])
+def test_what_reads_our_terminal_does_not_outlive_us(stdin: int | None, stays: bool) -> None:
+    """Killed where the terminal goes on, as below an interactive shell: nothing else would tell ssh."""
+    code = (
+        "import time; from supervise.host import ssh\n"
+        f"print(ssh.start(['sleep', '60'], {stdin}, ()), flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as popen:
+        assert popen.stdout is not None
+        pid = int(popen.stdout.readline())
+        popen.kill()
+        popen.wait()
+    try:
+        if stays:
+            time.sleep(0.3)
+            assert procfs.read(pid) is not None
+        else:
+            wait_until(lambda: (found := procfs.read(pid)) is None or found.state == "Z")
+    finally:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def waited(pid: int) -> int:
+    """How it has ended."""
+    ends: list[int | None] = []
+    wait_until(lambda: ends.append(ssh.ended(pid, alike=False)) or ends[-1] is not None)
+    assert ends[-1] is not None
+    return ends[-1]
+
+
+def test_a_mistake_in_the_program_is_told() -> None:
+    assert waited(ssh.start(["true"], None)) == 0
+    with pytest.raises(FileNotFoundError):
+        ssh.start(["/nowhere/ssh"], None)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_is_meant_for_all_of_us_does_not_reach_it(apart: bool) -> None:
+    """Blocked on a terminal; without one it has a group of its own, and whoever it leaves behind hears all signals."""
+    pid = ssh.start(["sleep", "60"], 0, () if apart else (signal.SIGTERM,), apart=apart)
+    try:
+        assert (os.getpgid(pid) == pid) is apart
+        blocked = Path(f"/proc/{pid}/status").read_text().partition("SigBlk:")[2].split()[0]
+        assert bool(int(blocked, 16) >> signal.SIGTERM - 1 & 1) is not apart
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        assert waited(pid) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("signum", "alike", "stops"),
+    [(signal.SIGTSTP, True, True), (signal.SIGTSTP, False, False), (signal.SIGSTOP, True, False)],
+)
+def test_we_stop_with_it_only_where_somebody_continues_us(signum: int, alike: bool, stops: bool) -> None:
+    code = (
+        "import os, signal, time; from supervise.host import ssh\n"
+        "pid = ssh.start(['sleep', '60'], 0)\n"
+        f"os.kill(pid, {int(signum)}); print(pid, flush=True)\n"
+        f"while ssh.ended(pid, alike={alike}) is None: time.sleep(0.02); print(end='.', flush=True)"
+    )
+    # Its parent is in the same session, but in another group: only then a SIGTSTP stops anybody (setpgid(2)).
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, process_group=0) as popen:
+        assert popen.stdout is not None
+        pid = int(popen.stdout.readline())
+        if stops:
+            wait_until(lambda: (found := procfs.read(popen.pid)) is not None and found.state == "T")
+        else:
+            wait_until(lambda: (found := procfs.read(pid)) is not None and found.state == "T")
+            # It has looked at least once since.
+            popen.stdout.read(2)
+        os.kill(pid, signal.SIGKILL)
+        popen.send_signal(signal.SIGCONT)
+        popen.communicate(timeout=DEADLINE_S)
+        assert popen.returncode == 0
+
+
+def test_too_many_words_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    install(tmp_path / "ssh", "exit 1")
+    monkeypatch.setenv("SUPERVISE_SSH", str(tmp_path / "ssh"))
+    assert remote("box", ["--help", '"' * 60_000]) == 125
+    assert "too long for ssh" in capsys.readouterr().err
+
+
+def test_a_key_before_anything_has_begun_is_no_traceback() -> None:
+    code = (
+        "import sys, supervise.cli as cli\n"
+        "def interrupted(): raise KeyboardInterrupt\n"
+        "cli._parser = interrupted\n"
+        "sys.argv = ['supervise', 'status']\n"
+        "cli.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
 class Held:

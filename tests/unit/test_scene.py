@@ -98,6 +98,16 @@ def test_the_stop_is_timed_from_its_beginning(story: Story) -> None:
     assert (scene.elapsed_s, scene.why) == (7, "SIGINT")
 
 
+def test_what_has_ended_the_wait_is_what_it_began_anew_for(story: Story) -> None:
+    story.hear(news.Relaunching(7, None, "", "KeyError", "deterministic"), 200.0)
+    story.hear(entered("sweeping")._replace(cut_short="a change: x.py"), 210.0)
+    story.hear(entered("starting"), 211.0)
+    story.hear(news.Launched(8, "/log", 2), 211.0)
+    scene = story.scene(212.0)
+    assert scene is not None
+    assert (scene.restarts, scene.restarted_for) == (1, "a change: x.py")
+
+
 @pytest.mark.parametrize(("after_s", "eta"), [(10.0, "in 8 s"), (None, "")])
 def test_the_wait_counts_down_and_is_remembered(story: Story, after_s: float | None, eta: str) -> None:
     story.hear(news.Relaunching(7, after_s, "transient", "no memory", "transient"), 200.0)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from supervise.attempts.store import Run
 from supervise.model.snapshot import NO_GPUS, GpuReading, Gpus, GpuStatus
+from supervise.report.live import Terminal
 from supervise.report.scene import Card
-from supervise.runner import plan
+from supervise.runner import plan, showing
 from supervise.runner.once import Once
 from supervise.runner.plan import Clearing, Options
-from supervise.runner.showing import cards, last_lines
+from supervise.runner.showing import Showing, cards, last_lines
 
 GPU = GpuReading(0, "GPU-1", "H100", 80, 30)
 
@@ -63,3 +69,28 @@ def test_what_is_asked_for_once_is_done_once() -> None:
     once.purge()
     assert once.settle(planned).options.clearing.purge == ("other", "compile")
     assert once.settle(planned) is planned
+
+
+def test_the_gpus_are_read_before_anybody_has_seen_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(showing, "_GPUS_S", 3600.0)
+    read = threading.Event()
+
+    def gpus() -> Gpus:
+        read.set()
+        return NO_GPUS
+
+    async def begins() -> bool:
+        screen = cast(Terminal, SimpleNamespace(show=lambda _: False, live=False))
+        target = cast(Run, SimpleNamespace(name="X"))
+        planned = plan.make(["/bin/true"], {}, Options())
+        shown = Showing(planned, target, screen, lambda _: None, Once(), _no_refusal, read_gpus=gpus)
+        try:
+            return await asyncio.to_thread(read.wait, 20.0)
+        finally:
+            shown.close()
+
+    assert asyncio.run(begins())
+
+
+async def _no_refusal() -> None:
+    return None

@@ -6,6 +6,7 @@ import pytest
 
 from supervise.host.git import GitState
 from supervise.model.slate import Finding, Ownership
+from supervise.slate import reinstalling
 from supervise.slate.packages import Package, check, judge
 
 PYTHON = "/venv/bin/python"
@@ -63,10 +64,58 @@ def test_the_remedy_is_of_whoever_installed_it(keys: dict[str, str], remedy: str
     assert said(modified=("vllm/a.py",), **keys).remedy == remedy
 
 
+@pytest.mark.parametrize(
+    ("installer", "place", "remedy"),
+    [
+        (
+            "pip",
+            ("--prefix", "/my pfx"),
+            f"{PYTHON} -m pip install --ignore-installed --no-deps --prefix '/my pfx' vllm==0.32.0",
+        ),
+        ("pip", ("--target", "/t"), f"{PYTHON} -m pip install --upgrade --no-deps --target /t vllm==0.32.0"),
+        (
+            "uv",
+            ("--target", "/t"),
+            f"uv pip install --python {PYTHON} --no-deps --reinstall-package vllm --target /t vllm==0.32.0",
+        ),
+        ("pip", None, "install vllm==0.32.0 into /site again, as it was installed there"),
+    ],
+)
+def test_the_copy_that_was_looked_at_is_the_one_that_is_replaced(
+    installer: str, place: tuple[str, ...] | None, remedy: str
+) -> None:
+    assert said(modified=("vllm/a.py",), installer=installer, place=place).remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("site", "executable", "base", "words"),
+    [
+        ("/v/lib/python3.11/site-packages", "/v/bin/python", "/v/bin/python", ()),
+        ("/v/lib64/python3.13t/site-packages", "/v/bin/python", "/v/bin/python", ()),
+        ("/opt/c/lib/python3.11/site-packages", "/usr/local/bin/python", "/opt/c/bin/python3.11", ()),
+        ("/usr/local/lib/python3.11/dist-packages", "/usr/bin/python3", "/usr/bin/python3.11", ()),
+        # Another prefix, the base of an environment above all.
+        ("/p/lib/python3.11/site-packages", "/v/bin/python", "/v/bin/python", ("--prefix", "/p")),
+        ("/usr/local/lib/python3.11/dist-packages", "/v/bin/python", "/v/bin/python", None),
+        ("/p/lib/python3.11/site-packages", "/usr/bin/python3", "/usr/bin/python3.11", None),
+        ("/t", "/v/bin/python", "/v/bin/python", ("--target", "/t")),
+        ("/usr/lib/python3/dist-packages", "/usr/bin/python3", "/usr/bin/python3.11", None),
+    ],
+)
+def test_where_an_installer_has_to_be_sent(
+    site: str, executable: str, base: str, words: tuple[str, ...] | None
+) -> None:
+    assert reinstalling.place(site, executable, base, ["vllm"], {"vllm/__init__.py"}) == words
+
+
+def test_a_namespace_is_not_replaced_as_a_whole() -> None:
+    assert reinstalling.place("/t", "/v/bin/python", "/v/bin/python", ["ns"], {"ns/a/__init__.py"}) is None
+
+
 def test_what_could_not_be_read_is_never_as_in_the_wheel() -> None:
     finding = said(unread=("vllm/a.py",))
-    assert finding.subject == "vllm 0.32.0: 0 modified, 0 added, 0 missing, 1 could not be read"
-    assert finding.evidence == ("not read vllm/a.py",)
+    assert finding.subject == "vllm 0.32.0: 0 modified, 0 added, 0 missing, 1 could not be compared"
+    assert finding.evidence == ("not compared vllm/a.py",)
     assert said(unknown="its metadata has no RECORD").evidence == ("its metadata has no RECORD",)
 
 

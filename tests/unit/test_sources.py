@@ -205,6 +205,21 @@ def test_a_link_out_of_the_tree_is_not_followed(tree: Path, tmp_path: Path) -> N
     assert list(taking.contents) == [(str(tree), "pkg/within.py")]
 
 
+def test_what_a_wheel_lists_may_be_a_link_into_the_cache_of_its_installer(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    for name in ("llama.py", "id.key"):
+        (tmp_path / "cache" / name).write_text("edited")
+    for name, target in (("listed.py", "llama.py"), ("added.py", "llama.py"), ("private.py", "id.key")):
+        (tree / name).symlink_to(tmp_path / "cache" / target)
+    taking = copies()
+    listed = taking.take(str(tree), "listed.py", Change.MODIFIED)
+    assert (listed.digest, listed.size, listed.kept) == (sha(b"edited"), 6, True)
+    assert taking.take(str(tree), "added.py", Change.ADDED).digest is None
+    assert not taking.take(str(tree), "private.py", Change.MODIFIED).kept
+    (of_a_tree,) = taking.all(str(tree), [("listed.py", Change.MODIFIED)])
+    assert of_a_tree.digest is None
+
+
 def test_what_holds_secrets_by_its_name_is_not_copied(tree: Path) -> None:
     for name in (".env", "server.key", "prod.env", "key_cache.py"):
         (tree / name).write_text("s3cret")
@@ -242,7 +257,8 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tree: Path, monkeypa
     assert taking.contents == {(str(tree), "pkg/a.py"): b"new content\n"}
     writes[:] = [b"longer and longer\n", b"other\n", b"more and more\n"]
     restless = copies()
-    assert restless.take(str(tree), "pkg/a.py", Change.ADDED) == Source("pkg/a.py", Change.ADDED, None, 0)
+    taken = restless.take(str(tree), "pkg/a.py", Change.ADDED)
+    assert (taken.digest, taken.kept) == (None, False)
     assert restless.contents == {}
 
 

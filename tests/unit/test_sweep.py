@@ -12,9 +12,12 @@ from supervise.attempts import sweeps
 from supervise.attempts.store import Run
 from supervise.attempts.sweeps import State
 from supervise.model.sweep import Axis, Result, SweepError, axes, conclusion, largest, pointless, points
+from supervise.model.trial import Setting
 from supervise.profiles.load import load_all
 from supervise.profiles.substitution import aliases, substituted
 from supervise.report.trial_table import summary, sweep_as_data, table
+from supervise.verbs.secrets import Secrets
+from supervise.verbs.sweep import _passing
 
 PROFILES = load_all()
 FRACTION = Axis("--gpu-memory-utilization", ("0.8", "0.9"))
@@ -85,13 +88,13 @@ def test_grid_varies_the_last_axis_fastest() -> None:
     ],
 )  # fmt: skip
 def test_substitution(command: str, flag: str, expected: str) -> None:
-    words, env = substituted(command.split(), [Axis(flag, ("V",))], ("V",), PROFILES)
+    words, env, _ = substituted(command.split(), [Axis(flag, ("V",))], ("V",), PROFILES)
     assert " ".join(words) == expected
     assert not env
 
 
 def test_a_value_that_looks_like_a_flag_is_joined_to_it() -> None:
-    words, _ = substituted(["vllm", "serve", "m"], [Axis("--x", ())], ("--y",), PROFILES)
+    words = substituted(["vllm", "serve", "m"], [Axis("--x", ())], ("--y",), PROFILES).command
     assert words == ["vllm", "serve", "m", "--x=--y"]
 
 
@@ -100,13 +103,33 @@ def test_a_value_that_looks_like_a_flag_is_joined_to_it() -> None:
     [
         ("vllm serve m", "on", "vllm serve m --enforce-eager"),
         ("vllm serve m --enforce-eager", "on", "vllm serve m --enforce-eager"),
-        ("vllm serve --enforce_eager m", "off", "vllm serve m"),
-        ("vllm serve m", "off", "vllm serve m"),
+        ("vllm serve --enforce_eager m", "off", "vllm serve m --no-enforce-eager"),
+        ("vllm serve m", "off", "vllm serve m --no-enforce-eager"),
+        ("vllm serve m --no-enforce-eager", "on", "vllm serve m --enforce-eager"),
+        ("vllm serve m --no_enforce_eager -x", "off", "vllm serve m -x --no-enforce-eager"),
+        ("vllm serve m -- --enforce-eager", "off", "vllm serve m --no-enforce-eager -- --enforce-eager"),
+        # SGLang's take no form for off.
+        ("python -m sglang.launch_server --trust-remote-code --x", "off", "python -m sglang.launch_server --x"),
     ],
 )
 def test_switch(given: str, value: str, expected: str) -> None:
-    words, _ = substituted(given.split(), [Axis("--enforce-eager", (value,))], (value,), PROFILES)
+    flag = "--trust-remote-code" if "sglang" in given else "--enforce-eager"
+    words = substituted(given.split(), [Axis(flag, (value,))], (value,), PROFILES).command
     assert " ".join(words) == expected
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("--no-enable-prefix-caching", "on", "--no-enable-prefix-caching"),
+        ("--no-enable-prefix-caching", "off", "--enable-prefix-caching"),
+        ("--disable-log-stats", "on", "--disable-log-stats"),
+        ("--disable-log-stats", "off", ""),
+    ],
+)
+def test_switch_with_and_without_a_form_for_off(flag: str, value: str, expected: str) -> None:
+    words = substituted(["vllm", "serve", "m"], [Axis(flag, (value,))], (value,), PROFILES).command
+    assert words[3:] == expected.split()
 
 
 def test_switch_takes_no_other_value() -> None:
@@ -116,9 +139,39 @@ def test_switch_takes_no_other_value() -> None:
 
 def test_variable() -> None:
     axis = Axis("VLLM_X", ("a",), variable=True)
-    assert substituted(["vllm", "serve", "m"], [axis], ("a",), PROFILES) == (["vllm", "serve", "m"], {"VLLM_X": "a"})
+    setting = Setting(frozenset({"VLLM_X"}), ("a",), variable=True)
+    serve = ["vllm", "serve", "m"]
+    assert substituted(serve, [axis], ("a",), PROFILES) == (serve, {"VLLM_X": "a"}, (setting,))
     with pytest.raises(SweepError, match="leave it out"):
-        substituted(["env", "VLLM_X=1", "vllm", "serve", "m"], [axis], ("a",), PROFILES)
+        substituted(["env", "VLLM_X=1", *serve], [axis], ("a",), PROFILES)
+    with pytest.raises(SweepError, match="leave it out"):
+        substituted(["env", "-u", "VLLM_X", *serve], [axis], ("a",), PROFILES)
+    with pytest.raises(SweepError, match="clears its environment"):
+        substituted(["nice", "env", "-i", *serve], [axis], ("a",), PROFILES)
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "expected"),
+    [
+        ("vllm serve m", "1 2 4", "vllm serve m --cudagraph-capture-sizes 1 2 4"),
+        ("vllm serve m --cudagraph-capture-sizes 8 16 -x", "1 2", "vllm serve m --cudagraph-capture-sizes 1 2 -x"),
+        ("vllm serve m --cudagraph_capture_sizes=8", "1 2", "vllm serve m --cudagraph_capture_sizes 1 2"),
+        ("vllm serve m --cudagraph_capture_sizes=8", "1", "vllm serve m --cudagraph_capture_sizes=1"),
+    ],
+)
+def test_a_list_has_several_words(given: str, value: str, expected: str) -> None:
+    axis = Axis("--cudagraph-capture-sizes", (value,))
+    found = substituted(given.split(), [axis], (value,), PROFILES)
+    assert " ".join(found.command) == expected
+    assert found.settings[0].words == tuple(value.split())
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--served-model-name", '{"a": 1}'), ("--chat-template", "a b"), ("--lora-modules", '[1, "a b"]')],
+)
+def test_what_is_no_list_of_words_stays_one_word(flag: str, value: str) -> None:
+    assert substituted(["vllm", "serve", "m"], [Axis(flag, ())], (value,), PROFILES).command[-1] == value
 
 
 # --- what need not be tried -------------------------------------------------------------------------------------------
@@ -183,6 +236,63 @@ def test_conclusion(verdicts: list[str], status: int) -> None:
     assert conclusion([Result((str(at),), verdict, "") for at, verdict in enumerate(verdicts)]) == status
 
 
+def test_of_a_sweep_that_cannot_go_on_nobody_knows_that_none_passes() -> None:
+    failed_only = [Result(("1",), "fail", ""), Result(("2",), "skip", "")]
+    assert conclusion(failed_only) == 1
+    assert conclusion(failed_only, whole=False) == 125
+    assert conclusion([*failed_only, Result(("3",), "pass", "")], whole=False) == 0
+
+
+@pytest.mark.parametrize(
+    ("result", "again"),
+    [
+        (Result(("1",), "skip", "", 1, failure="load"), True),
+        (Result(("1",), "skip", "", 1, failure="transient"), True),
+        (Result(("1",), "skip", "the slate is not clean"), True),
+        (Result(("1",), "skip", "--x: nobody can tell whether it arrived", 1), False),
+        (Result(("1",), "fail", "", 1, failure="transient"), False),
+        (Result(("1",), "fail", "refused before the launch"), False),
+        (Result(("1",), "pass", "", 1), False),
+    ],
+)
+def test_what_was_unjudged_for_a_passing_reason_is_asked_again(result: Result, again: bool) -> None:
+    assert _passing(result) is again
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+TOKEN, KEY = Axis("HF_TOKEN", ("s3cret-a", "s3cret-b"), variable=True), Axis("--api-key", ("s3cret-k",))
+
+
+def test_secrets_are_numbered_where_they_are_seen_and_told_apart_where_they_are_kept() -> None:
+    swept = (TOKEN, KEY, X)
+    secrets = Secrets(swept, "r")
+    tried = points(swept)
+    assert secrets.shown(tried[0]) == ("***1", "***1", "1")
+    assert secrets.shown(tried[-1]) == ("***2", "***1", "3")
+    assert secrets.known([secrets.kept(Result(point, "pass", "")) for point in tried], tried) == [
+        Result(point, "pass", "") for point in tried
+    ]
+    kept = str([secrets.kept(Result(point, "pass", "")) for point in tried])
+    assert "s3cret" not in kept
+    others = Secrets((Axis("HF_TOKEN", ("s3cret-c", "s3cret-d"), variable=True), KEY, X), "r")
+    assert not others.known([secrets.kept(Result(tried[0], "pass", ""))], points(others_axes(KEY)))
+
+
+def others_axes(key: Axis) -> tuple[Axis, ...]:
+    return (Axis("HF_TOKEN", ("s3cret-c", "s3cret-d"), variable=True), key, X)
+
+
+def test_a_secret_that_an_engine_repeats_is_hidden() -> None:
+    found = Secrets((TOKEN,), "r").without(failed("s3cret-b", cause="401: s3cret-b", advice=("Check s3cret-b.",)))
+    assert (found.why, found.cause, found.advice) == ("401: ***2", "401: ***2", ("Check ***2.",))
+
+
+def test_what_is_no_secret_is_shown() -> None:
+    axes_ = (Axis("--max-num-batched-tokens", ("1", "2")), Axis("URL", ("redis://u:pw@h",), variable=True))
+    assert Secrets(axes_, "r").shown(("2", "redis://u:pw@h")) == ("2", "***1")
+
+
 def test_largest_is_one_of_numbers_that_passed() -> None:
     results = [Result(("0.9",), "fail", ""), Result(("0.8",), "pass", ""), Result(("0.85",), "pass", "")]
     axis = Axis("--x", ("0.9", "0.8", "0.85"))
@@ -198,6 +308,7 @@ def test_table_is_aligned_and_harmless() -> None:
     assert [line.split()[1] for line in lines] == ["verdict", "failed", "passed"]
     assert len({line.index(word) for line, word in zip(lines, ("why", "bad", "fine"), strict=True)}) == 1
     assert "\x1b" not in "".join(lines)
+    assert "has no 'a  b'" in table([FRACTION], [failed("0.9", cause="has no 'a  b'")])[1]
     assert summary([FRACTION], results) == "1 passed, 1 failed; the largest that passed: --gpu-memory-utilization=0.8"
     told = json.loads(json.dumps(sweep_as_data("r", [FRACTION], results, 0)))
     assert [each["values"] for each in told["results"]] == [{FRACTION.name: "0.9"}, {FRACTION.name: "0.8"}]

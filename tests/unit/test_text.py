@@ -1,8 +1,10 @@
 """Words for people: what is hidden in them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from supervise.text import redact
+from supervise.text import hides, redact, settings, without_passwords
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,57 @@ from supervise.text import redact
 )
 def test_secrets_are_hidden_also_behind_the_beginning_of_their_flag(words, shown):
     assert redact(words) == shown
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("https://ann:s3cret@host/x", "https://ann:***@host/x"),
+        ("--url=redis://:s3cret@host:6379/0", "--url=redis://:***@host:6379/0"),
+        ("s3://ann:s3@cret@bucket/key", "s3://ann:***@bucket/key"),
+        ('{"a": "redis://h:1", "b": "amqp+ssl://u:s3cret@h"}', '{"a": "redis://h:1", "b": "amqp+ssl://u:***@h"}'),
+        ("http://a:s3cret@h,http://b:s3cret@h", "http://a:***@h,http://b:***@h"),
+        ("git+https://s3cret@host/x", "git+https://***@host/x"),
+        # No user, no password: nothing is changed.
+        ("git+https://host/x@v1.0", "git+https://host/x@v1.0"),
+        ("ssh://git@host/x", "ssh://git@host/x"),
+        ("http://127.0.0.1:8000/a@b:c", "http://127.0.0.1:8000/a@b:c"),
+        ('["http://h:80", "ann@host"]', '["http://h:80", "ann@host"]'),
+        ("ann:pass@host", "ann:pass@host"),
+    ],
+)
+def test_a_password_in_a_url_is_hidden_wherever_it_stands(word, shown):
+    assert redact(["vllm", word]) == ["vllm", shown]
+    assert redact(["--url", word]) == ["--url", shown]
+    assert settings({"HF_ENDPOINT": word}) == {"HF_ENDPOINT": shown}
+    assert hides(shown) == (word != shown)
+
+
+_LETTERS = st.characters(min_codepoint=33, max_codepoint=0x24F, exclude_characters='/?#"').filter(
+    lambda letter: not letter.isspace()
+)
+
+
+@given(
+    scheme=st.from_regex(r"\A[a-z][a-z0-9+.-]{0,9}\Z"),
+    user=st.from_regex(r"\A[A-Za-z0-9._~%-]{0,8}\Z"),
+    password=st.text(_LETTERS, min_size=1),
+    before=st.sampled_from(["", "--url=", "x,", '{"a":"', "("]),
+    after=st.sampled_from(["", "/p?q#f", ":6379/0", '"}', " y@z"]),
+)
+def test_no_password_of_a_url_is_ever_shown(scheme, user, password, before, after):
+    word = f"{before}{scheme}://{user}:{password}@host{after}"
+    (shown,) = redact([word])
+    assert shown == f"{before}{scheme}://{user}:***@host{after}"
+    assert redact([shown]) == [shown]
+
+
+@given(st.text(st.characters(max_codepoint=0x24F)))
+def test_what_is_no_url_stays(text):
+    assert without_passwords(text.replace("://", ":")) == text.replace("://", ":")
+
+
+def test_what_is_swept_is_no_way_around() -> None:
+    given = ["try", "--set", "env:HF_TOKEN=a,b", "--set", "api-key=c,d", "--set", "max-num-seqs=1,2"]
+    assert redact(given) == ["try", "--set", "env:HF_TOKEN=***", "--set", "api-key=***", "--set", "max-num-seqs=1,2"]
+    assert redact(["--set=env:HF_TOKEN=a"]) == ["--set=env:HF_TOKEN=***"]

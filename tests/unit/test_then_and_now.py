@@ -10,8 +10,9 @@ import pytest
 
 from supervise.attempts import sources
 from supervise.attempts.store import Attempt, Store
-from supervise.host.putting_back import Saving
+from supervise.host.saving import Saving
 from supervise.model.sources import Base, Change, Root, Source, Sources
+from supervise.report import patches
 from supervise.verbs import then_and_now
 from supervise.verbs.then_and_now import Comparison
 
@@ -41,6 +42,7 @@ class Scene:
         self.saving = Saving(str(base / "saved"))
         self.run = self.store.run("X")
         self.run.create()
+        self.install("eng", "eng/__init__.py", "eng/a.py", "eng/b.py")
 
     def attempt(self, root: Root, contents: dict[str, bytes]) -> Attempt:
         attempt = self.run.open_attempt()
@@ -58,7 +60,14 @@ class Scene:
         return then_and_now.compare(attempt, self.code(root), held, self.store)
 
     def put_back(self, found: Comparison) -> list[str]:
-        return then_and_now.put_back(found, self.saving, self.store, "")
+        return list(then_and_now.put_back(found, self.saving, self.store, "").left)
+
+    def install(self, name: str, *paths: str, version: str = "1.0") -> None:
+        """Metadata of a distribution that lists these files."""
+        info = self.site / f"{name}-{version}.dist-info"
+        info.mkdir()
+        rows = [f"{path},sha256=x,1" for path in (*paths, f"{info.name}/METADATA")]
+        (info / "RECORD").write_text("\n".join([*rows, f"{info.name}/RECORD,,", ""]))
 
 
 @pytest.fixture
@@ -175,3 +184,98 @@ def test_a_program_without_python_has_nothing_to_be_compared(scene: Scene) -> No
     attempt = scene.run.open_attempt()
     sources.write(attempt, Sources(), {})
     assert then_and_now.compare(attempt, Sources(), {}, scene.store).same
+
+
+def test_another_interpreter_is_told(scene: Scene) -> None:
+    attempt = scene.attempt(scene.root(), {})
+    now = replace(scene.code(scene.root()), python="/other/bin/python")
+    found = then_and_now.compare(attempt, now, {}, scene.store)
+    assert (found.others, found.same) == (("interpreter: /bin/python -> /other/bin/python",), False)
+
+
+@pytest.mark.parametrize("change", [Change.ADDED, Change.MODIFIED])
+def test_a_record_that_names_a_file_elsewhere_is_not_believed(
+    scene: Scene, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Known, "original", lambda *_: None)
+    victim = scene.site.parent / "victim"
+    victim.write_bytes(PUBLISHED)
+    attempt = scene.attempt(scene.root(source("../victim", change, THEN)), {"../victim": THEN})
+    (line,) = scene.put_back(scene.compare(attempt, scene.root()))
+    assert line.startswith("../victim is left as it is: ")
+    assert victim.read_bytes() == PUBLISHED
+
+
+def test_a_forged_record_writes_nothing_of_another_distribution(scene: Scene) -> None:
+    scene.install("other", "eng/plugin/__init__.py", "theirs/__init__.py")
+    for path in ("eng/plugin/__init__.py", "theirs/__init__.py", "eng/plugin/new.py", "eng-1.0.dist-info/x.py"):
+        attempt = scene.attempt(scene.root(source(path, Change.ADDED, THEN)), {path: THEN})
+        found = scene.compare(attempt, scene.root())
+        assert [why for _, why in then_and_now.refused(found, scene.store)] != [""], path
+        (line,) = scene.put_back(found)
+        assert line.startswith(f"{path} is left as it is: it ")
+        assert not (scene.site / path).exists()
+    # The twin: a file of ours that nobody else has anything to do with.
+    attempt = scene.attempt(scene.root(source("eng/new.py", Change.ADDED, THEN)), {"eng/new.py": THEN})
+    assert scene.put_back(scene.compare(attempt, scene.root())) == []
+    assert (scene.site / "eng/new.py").read_bytes() == THEN
+
+
+@pytest.mark.parametrize("path", ["/abs/victim", "../../../../victim", "../other/lib/victim"])
+def test_a_forged_record_reaches_nothing_outside(scene: Scene, path: str) -> None:
+    attempt = scene.attempt(scene.root(), {})
+    found = scene.compare(attempt, scene.root())
+    forged = then_and_now.FileDiffers(
+        scene.root(),
+        path,
+        then_and_now.Side(THEN),
+        then_and_now.Side(None),
+        None,
+        patches.of_contents(path, None, THEN),
+    )
+    (line,) = scene.put_back(replace(found, files=(forged,)))
+    assert line == f"{path} is left as it is: it is outside of the package"
+
+
+def test_of_a_watched_file_nothing_else_in_its_directory_is_touched(scene: Scene) -> None:
+    file, victim = scene.site / "serve.py", scene.site / ".bashrc"
+    root = Root(str(file), str(scene.site), Base.NONE, "", ())
+    for path, done in (("serve.py", True), (".bashrc", False), ("eng/a.py", False)):
+        then = replace(root, files=(source(path, Change.PLAIN, THEN),))
+        attempt = scene.attempt(then, {path: THEN})
+        left = scene.put_back(scene.compare(attempt, root))
+        assert (left == []) is done, path
+    assert file.read_bytes() == THEN
+    assert not victim.exists()
+
+
+def test_no_promise_is_made_that_is_not_kept(scene: Scene) -> None:
+    (scene.site / "eng/new.py").write_bytes(NOW)
+    (scene.site / "eng/a.py").write_bytes(PUBLISHED)
+    added = source("eng/new.py", Change.ADDED, NOW)
+    found = scene.compare(scene.attempt(scene.root(MODIFIED), {"eng/a.py": THEN}), scene.root(added))
+    assert [(each.path, not why) for each, why in then_and_now.refused(found, scene.store)] == [
+        ("eng/a.py", True),
+        ("eng/new.py", False),
+    ]
+
+
+def test_bytecode_that_is_left_is_told(scene: Scene, tmp_path: Path) -> None:
+    path, cache = scene.site / "eng/a.py", scene.site / "eng/__pycache__"
+    path.write_bytes(PUBLISHED)
+    cache.mkdir()
+    (cache / "a.cpython-311.pyc").write_bytes(b"")
+    (tmp_path / "second").hardlink_to(cache / "a.cpython-311.pyc")
+    found = scene.compare(scene.attempt(scene.root(MODIFIED), {"eng/a.py": THEN}), scene.root())
+    done = then_and_now.put_back(found, scene.saving, scene.store, "")
+    assert done == ((), (str(cache / "a.cpython-311.pyc"),))
+
+
+def test_many_files_are_compared_in_linear_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each copy and each refusal is found without a look at every other file."""
+    files = tuple(source(f"eng/{number}.py", Change.ADDED, THEN) for number in range(2000))
+    attempt = scene.attempt(scene.root(*files), {files[0].path: THEN})
+    monkeypatch.setattr(sources, "content", lambda *_: pytest.fail("looked for in all files"))
+    found = scene.compare(attempt, scene.root())
+    assert len(found.files) == 2000
+    assert sum(not why for _, why in then_and_now.refused(found, scene.store)) == 2000

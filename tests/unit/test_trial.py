@@ -59,6 +59,17 @@ def test_verdict(course: Course, verdict: Verdict) -> None:
     assert judge(course).verdict is verdict
 
 
+def test_a_long_reason_ends_between_words_and_says_so() -> None:
+    told = judge(over("died", failure="unknown")).why
+    assert told == "ValueError: no"
+    course = over("died", failure="unknown")
+    course.cause = "word " * 60
+    why = judge(course).why
+    assert why == "word " * 40 + "…"
+    course.cause = "x" * 300
+    assert judge(course).why == "x" * 200 + " …"
+
+
 def test_reason_is_told() -> None:
     assert judge(over("died", failure="deterministic")).why == "ValueError: no"
     assert "transient" in judge(over("died", failure="transient")).why
@@ -73,7 +84,12 @@ def test_reason_is_told() -> None:
         (0, None, PASS),
         (1, "exit status 1", FAIL),
         (2, "exit status 2", FAIL),
-        (-11, "killed by SIGSEGV", FAIL),
+        (255, "exit status 255", FAIL),
+        (128, "exit status 128", FAIL),
+        # Whoever kills a probe, the kernel for want of memory perhaps, says nothing of the server.
+        (-9, "killed by SIGKILL", SKIP),
+        (-11, "killed by SIGSEGV", SKIP),
+        (137, "exit status 137", SKIP),
         (125, "exit status 125", SKIP),
         (126, "exit status 126", SKIP),
         (127, "exit status 127", SKIP),
@@ -140,6 +156,8 @@ def test_no_garbage(text: str) -> None:
         (Completion('{"a": 1}', 0.1), Expected(json=True), PASS),
         (Completion('Here:\n```json\n{"a": 1}\n```', 0.1), Expected(json=True), PASS),
         (Completion('{"a": 1', 0.1), Expected(json=True), FAIL),
+        (Completion('{"a": NaN}', 0.1), Expected(json=True), FAIL),
+        (Completion("-Infinity", 0.1), Expected(json=True), FAIL),
         (Completion(" Paris.", 0.1), Expected(pattern="P", matches=lambda text: "P" in text), PASS),
         (Completion(" Rome.", 0.1), Expected(pattern="P", matches=lambda text: "P" in text), FAIL),
         (Completion(" Paris.", 0.1), Expected(max_ttft_s=0.2), PASS),

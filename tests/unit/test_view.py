@@ -65,6 +65,12 @@ vllm-8000  attempt 3  ready since 2026-03-02 14:07:31   http://0.0.0.0:8000
             "X  attempt 1  waiting  the next attempt begins in 8 s  (no memory)",
         ),
         (Scene("X", 1, "waiting"), "X  attempt 1  waiting  for a change of a watched file"),
+        (Scene("X", 1, "waiting", keys="q?"), "X  attempt 1  waiting  for a change of a watched file"),
+        (Scene("X", 1, "waiting", keys="qr?"), "X  attempt 1  waiting  for a change of a watched file, or for r"),
+        (
+            Scene("X", 1, "waiting", eta="in 8 s", keys="qr?"),
+            "X  attempt 1  waiting  the next attempt begins in 8 s, with r now",
+        ),
         (Scene("X", 1, "starting", elapsed_s=700, eta="overdue"), "X  attempt 1  loading  +12 min  overdue"),
     ],
 )
@@ -97,6 +103,12 @@ def test_what_a_phase_used_to_take_is_its_bar_and_never_the_whole() -> None:
         lines(Scene("X", 1, "starting", phases=(Phase("start", s, 10.0),)))[2].count("━") for s in (5.0, 99.0)
     )
     assert (half, late) == (20, 40)
+
+
+def test_what_takes_no_second_is_not_told() -> None:
+    told = lines(Scene("X", 1, "starting", phases=(Phase("start", 0.1, 0.4), Phase("engine", None, 0.9))))
+    assert "usually" not in "".join(told)
+    assert len(told) == 4
 
 
 def test_keys_are_shown_where_they_are_taken_and_explained_when_asked() -> None:

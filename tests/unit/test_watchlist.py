@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from supervise.host import watched
 from supervise.host.watched import LARGEST, look
 from supervise.runner.watchlist import Watchlist
 
@@ -122,3 +123,37 @@ def test_where_not_all_is_looked_at_what_is_missing_proves_nothing(work: Path, m
     assert watchlist.changes() == ()
     seen.write_text("1")
     assert watchlist.changes() in [(str(seen),), ()]
+
+
+def test_a_directory_beside_it_whose_name_begins_alike_does_not_stand_for_one_that_is_gone(work: Path) -> None:
+    beside = work.parent / "work2"
+    beside.mkdir()
+    (beside / "z.py").touch()
+    made = Watchlist([str(work), str(beside)])
+    made.begin()
+    work.rename(work.parent / "away")
+    assert made.changes() == ()
+
+
+def test_a_file_that_cannot_be_read_and_gets_another_mode_is_none(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, made = work / "setup.py", Watchlist([str(work)])
+    real = watched.digest
+    monkeypatch.setattr(watched, "digest", lambda path, state: None if path == str(secret) else real(path, state))
+    made.begin()
+    monkeypatch.undo()
+    secret.chmod(0o600)  # it can be read now
+    assert made.changes() == ()
+    secret.write_text("other")
+    assert made.changes() == (str(secret),)
+
+
+def test_beyond_what_is_looked_at_new_ones_are_seen_where_all_was(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Watchlist([str(work)])
+    monkeypatch.setattr(watched.look, "__defaults__", (None, 5))
+    assert not made.begin()
+    for name in ("a.py", "b.py", "c.py"):
+        (work / name).touch()
+    assert made.changes()
+    assert made.cut
+    # None of the old ones is missing.
+    assert all(Path(path).name in ("a.py", "b.py", "c.py") for path in made.changes())
