@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from supervise.model.profile import Profile
 from supervise.profiles.arguments import Arguments
+from supervise.text import HIDDEN
 
 UNKNOWN = object()
 """A value that was printed in a form that is none of Python's literals."""
@@ -22,7 +23,6 @@ UNKNOWN = object()
 _SCALED = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
-_HIDDEN = "***"
 # The flags of this value are no names of one another.
 _SEVERAL = "tls"
 
@@ -216,7 +216,7 @@ def agrees(words: Sequence[str], value: object) -> bool | None:
     Returns:
         None if that cannot be told.
     """
-    if value is None or value is UNKNOWN or value == _HIDDEN:
+    if value is None or value is UNKNOWN or value == HIDDEN:
         return None
     if isinstance(value, bool):
         return _agrees_bool(words, value)

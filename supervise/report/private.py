@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_HIDDEN = "***"
+from supervise.text import HIDDEN
+
 _LONGEST = 4096
 _VALUE = r"(?:\[[^\]\n]*\]|\"[^\"\n]*\"|'[^'\n]*'|[^\s,;&)\]}'\"]+)"
 # Words that follow a name of a secret and are none.
@@ -18,28 +19,28 @@ _NAME = (
 
 _FORMS = (
     # Hugging Face, OpenAI and its like, GitHub, GitLab, Slack, AWS, Google, NVIDIA, JSON Web Tokens.
-    (re.compile(r"\b(?:hf|api_org)_[A-Za-z0-9]{8,}"), _HIDDEN),
-    (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _HIDDEN),
+    (re.compile(r"\b(?:hf|api_org)_[A-Za-z0-9]{8,}"), HIDDEN),
+    (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), HIDDEN),
     (
         re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{12,}|xox[abeprs]-[\w-]{10,})"),
-        _HIDDEN,
+        HIDDEN,
     ),
-    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\bnvapi-[\w-]{16,}"), _HIDDEN),
-    (re.compile(r"\beyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?"), _HIDDEN),
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*"), _HIDDEN),
-    (re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\g<scheme>{_HIDDEN}@"),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\bnvapi-[\w-]{16,}"), HIDDEN),
+    (re.compile(r"\beyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?"), HIDDEN),
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*"), HIDDEN),
+    (re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\g<scheme>{HIDDEN}@"),
 )
 _SECRETS = (
     *_FORMS,
     # By what stands in front of them; a flag may have several.
-    (re.compile(r"(?i)\b(bearer|basic)\s+(?!auth\b|realm\b)[A-Za-z0-9+/=._~-]{6,}"), rf"\1 {_HIDDEN}"),
-    (re.compile(rf"(?i)(--?{_NAME})(=|\s+){_HARMLESS}(?!-){_VALUE}(?:\s+(?!-){_VALUE})*"), rf"\1\2{_HIDDEN}"),
-    (re.compile(rf"(?i)([\"']?{_NAME}[\"']?\s*(?:=|:)\s*){_HARMLESS}{_VALUE}"), rf"\1{_HIDDEN}"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+(?!auth\b|realm\b)[A-Za-z0-9+/=._~-]{6,}"), rf"\1 {HIDDEN}"),
+    (re.compile(rf"(?i)(--?{_NAME})(=|\s+){_HARMLESS}(?!-){_VALUE}(?:\s+(?!-){_VALUE})*"), rf"\1\2{HIDDEN}"),
+    (re.compile(rf"(?i)([\"']?{_NAME}[\"']?\s*(?:=|:)\s*){_HARMLESS}{_VALUE}"), rf"\1{HIDDEN}"),
     (
         re.compile(
             r"(?i)([?&](?:[\w.-]*(?:sig|signature|token|key|auth|secret|credential|password)[\w.-]*)=)[^&\s'\"]+"
         ),
-        rf"\1{_HIDDEN}",
+        rf"\1{HIDDEN}",
     ),
 )
 _HOMES = re.compile(r"(?<![\w.~-])(?:/(?:home|Users)/[^/\s'\":,)\]]+|/root)(?=[/\s'\":,)\]]|$)")

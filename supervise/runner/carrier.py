@@ -12,6 +12,8 @@ from supervise.host import procfs, signals
 from supervise.model.process import ProcessId
 
 _BIRTH_S = 10.0
+# What was meant for supervise alone (see launch.environment), and the marker: a hook is no member of the group.
+_NOT_THEIRS = ("NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "SUPERVISE_")
 
 
 class Carrier:
@@ -19,7 +21,7 @@ class Carrier:
 
     Args:
         log: path of the file that takes what hooks write.
-        env: their environment.
+        env: our environment; hooks get it without what is not theirs.
         heard: told of each event of it.
         killed: called if it is gone and we had not let it go.
 
@@ -39,7 +41,8 @@ class Carrier:
         self._running: dict[int, int] = {}
         self._gone: asyncio.Future[None] | None = None
         self._channel.settimeout(_BIRTH_S)
-        self._channel.sendall(wire.encode({"request": "hold", "env": dict(env)}))
+        theirs = {name: value for name, value in env.items() if not name.startswith(_NOT_THEIRS)}
+        self._channel.sendall(wire.encode({"request": "hold", "env": theirs}))
         self._channel.setblocking(False)
 
     def listen(self) -> None:

@@ -10,14 +10,13 @@ from supervise import __version__
 from supervise.host import interpreter, limits
 from supervise.model.need import Need
 from supervise.model.snapshot import Gpus, GpuStatus
-from supervise.text import redact
+from supervise.text import HIDDEN, redact
 
 if TYPE_CHECKING:
     from supervise.runner.plan import Plan
 
 # What they are followed by is a command of the user's: its words may be anything. `--on` names an event before it.
 _COMMANDS = {"--on": 2, "--probe": 1}
-_HIDDEN = "***"
 
 
 def told(command: Sequence[str], planned: Plan, gpus: Gpus) -> dict[str, Any]:
@@ -60,9 +59,9 @@ def _without_commands(words: Sequence[str]) -> list[str]:
     for at, word in enumerate(words):
         name, equals, _ = word.partition("=")
         if name in _COMMANDS and equals:
-            shown[at] = f"{name}={_HIDDEN}"
+            shown[at] = f"{name}={HIDDEN}"
         elif name in _COMMANDS and at + _COMMANDS[name] < len(shown):
-            shown[at + _COMMANDS[name]] = _HIDDEN
+            shown[at + _COMMANDS[name]] = HIDDEN
     return shown
 
 

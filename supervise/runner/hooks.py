@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from supervise.model.news import News
     from supervise.report.console import Console
 
-# What was meant for supervise alone (see launch.environment), and the marker: a hook is no member of the group.
-NOT_THEIRS = ("NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "SUPERVISE_")
 """Beginnings of the names of variables that no command of the user's beside the server gets."""
 _MOST_WAITING = 64
 _TITLE_WIDTH = 160
@@ -87,7 +85,7 @@ class Hooks:
         self._hooks, self._timeout_s, self._console, self._now = hooks, timeout_s, console, now
         self._occasions = Occasions(run, engine)
         self._log = os.path.join(directory, "hooks.log")
-        self._env = {name: value for name, value in env.items() if not name.startswith(NOT_THEIRS)}
+        self._env = dict(env)
         self._porter = self._carrier()
         self._beside: Carrier | None = None
         self._asked: dict[int, _Asked] = {}

@@ -19,7 +19,6 @@ from supervise.report.occasions import variables
 from supervise.runner.arriving import Arriving
 from supervise.runner.blame import blamed, lasting, refusal
 from supervise.runner.carrier import Carrier
-from supervise.runner.hooks import NOT_THEIRS
 from supervise.runner.threads import in_thread
 from supervise.text import home, printable, shorten
 
@@ -187,8 +186,7 @@ class _Command:
         self._timeout_s = timeout_s
         self._log = os.path.join(os.path.dirname(log), LOG)
         self._over: asyncio.Future[wire.Message | None] = asyncio.get_running_loop().create_future()
-        env = {name: value for name, value in os.environ.items() if not name.startswith(NOT_THEIRS)}
-        self._porter = Carrier(self._log, env, self._heard, self._killed)
+        self._porter = Carrier(self._log, os.environ, self._heard, self._killed)
         self._porter.listen()
         request = {"id": 1, "title": "probe", "command": command, "env": dict(told), "told": ""}
         self._porter.run({**request, "timeout_s": timeout_s})

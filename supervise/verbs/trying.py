@@ -45,14 +45,6 @@ class Tried(NamedTuple):
     broken: bool = False
 
 
-class StoppedError(Exception):
-    """Somebody stopped it; nothing that was found so far is a verdict."""
-
-    def __init__(self, done: Done) -> None:
-        super().__init__(done.status)
-        self.done = done
-
-
 def tried(command: Sequence[str], options: Options, trial: Trial, *, as_json: bool) -> Done:
     """Launch, try, stop, verify, and say what it came to.
 

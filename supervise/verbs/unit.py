@@ -14,9 +14,8 @@ from supervise.report.unitfile import UnitFile, render
 from supervise.report.unitwords import UnwritableError, is_reference
 from supervise.runner import launch, plan
 from supervise.runner.plan import Options
-from supervise.text import redact, settings
+from supervise.text import HIDDEN, redact, settings
 
-_HIDDEN = "***"
 # Besides what engines themselves read: where programs, files and networks are to be found.
 _PLACES = (
     "PATH", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "SUPERVISE_CONFIG",
@@ -125,7 +124,7 @@ def _settings(env: Mapping[str, str], *, user: bool) -> tuple[dict[str, str], tu
     """The variables that matter, and the names of those that are secret."""
     known, withheld = {}, []
     for name, value in _matters(env, user=user):
-        if value == _HIDDEN or _PASSWORD.search(value):
+        if value == HIDDEN or _PASSWORD.search(value):
             withheld.append(name)
         elif _can_be_said(name, value):
             known[name] = value

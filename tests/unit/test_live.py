@@ -6,7 +6,6 @@ import os
 import signal
 import termios
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -22,15 +21,6 @@ from supervise.runner.service import Service
 from tests.support.pty import Pty
 
 SCENE = Scene("X", 1, "starting", elapsed_s=1, log=("loads",))
-
-
-@pytest.fixture
-def pty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pty]:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(tty, "in_foreground", lambda _: True)
-    made = Pty()
-    yield made
-    made.close()
 
 
 def test_lines_scroll_above_the_view_which_leaves_no_trace(pty: Pty) -> None:

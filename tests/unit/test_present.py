@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import termios
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from supervise.host import tty
 from supervise.report.console import Console, for_stream
 from supervise.report.live import Terminal
 from supervise.report.present import Present
@@ -18,15 +16,6 @@ from supervise.report.scene import Scene
 from tests.support.pty import Pty
 
 SCENE = Scene("X", 1, "starting", elapsed_s=1, log=("loads",))
-
-
-@pytest.fixture
-def pty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pty]:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(tty, "in_foreground", lambda _: True)
-    made = Pty()
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("other", [Terminal, Present])
